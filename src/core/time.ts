@@ -1,0 +1,50 @@
+import type { Branded } from "./ids.ts";
+
+/** A point in time: whole microseconds since 1970-01-01T00:00:00Z, as PostgreSQL's timestamptz keeps it. */
+export type Instant = Branded<bigint, "Instant">;
+/** A length of time: whole microseconds. */
+export type Microseconds = Branded<bigint, "Microseconds">;
+
+export const instant = (microseconds: bigint): Instant => microseconds as Instant;
+export const microseconds = (value: bigint): Microseconds => value as Microseconds;
+export const seconds = (value: number): Microseconds =>
+  microseconds(BigInt(Math.round(value * 1000)) * 1000n);
+
+/** Whole milliseconds, rounded up, so that a timer never fires before the instant it stands for. */
+export function toMilliseconds(duration: bigint): number {
+  return duration <= 0n ? 0 : Number((duration + 999n) / 1000n);
+}
+
+/** RFC 3339 in UTC with six digits of fraction, for the wire. */
+export function formatInstant(at: Instant): string {
+  const fraction = ((at % 1_000_000n) + 1_000_000n) % 1_000_000n;
+  const whole = Number((at - fraction) / 1_000_000n);
+  return `${new Date(whole * 1000).toISOString().slice(0, 19)}.${String(fraction).padStart(6, "0")}Z`;
+}
+
+/**
+ * Read what PostgreSQL prints for a timestamptz under `TimeZone=UTC` and `DateStyle=ISO`, without passing
+ * through a floating-point number. `infinity` is no instant and is refused.
+ */
+export function parseInstant(text: string): Instant {
+  const match = /^(\d{4,6})-(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?(?:\+00(?::?00)?|Z)$/.exec(
+    text,
+  );
+  if (match === null) throw new RangeError(`not a UTC timestamp: ${text}`);
+  const [, year, month, day, hour, minute, second, fraction = ""] = match;
+  const whole = Date.UTC(0, Number(month) - 1, Number(day), Number(hour), Number(minute), Number(second));
+  const date = new Date(whole);
+  date.setUTCFullYear(Number(year), Number(month) - 1, Number(day));
+  return instant(BigInt(date.getTime()) * 1000n + BigInt(fraction.padEnd(6, "0")));
+}
+
+const unitMicroseconds = { us: 1n, ms: 1_000n, s: 1_000_000n, m: 60_000_000n, h: 3_600_000_000n } as const;
+
+/** Read a duration as people write one: `90s`, `10m`, `1h30m`. Units h, m, s, ms, us, each at most once, in order. */
+export function parseDuration(text: string): Microseconds | undefined {
+  const match = /^(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)?(?:(\d{1,9})ms)?(?:(\d{1,9})us)?$/.exec(text);
+  if (match === null || text === "") return undefined;
+  const part = (index: number, unit: keyof typeof unitMicroseconds) =>
+    BigInt(match[index] ?? "0") * unitMicroseconds[unit];
+  return microseconds(part(1, "h") + part(2, "m") + part(3, "s") + part(4, "ms") + part(5, "us"));
+}

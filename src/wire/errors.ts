@@ -1,0 +1,185 @@
+/**
+ * The one catalogue of error codes. Each code has one HTTP status, says whether the same request can be sent
+ * again as it is, and tells the reader what to do next. `docs/reference/errors.md` documents each of them,
+ * and a test holds the two to each other in both directions.
+ */
+export interface ErrorEntry {
+  readonly status: number;
+  readonly retryable: boolean;
+  readonly title: string;
+  readonly next: string;
+}
+
+const entry = (status: number, title: string, next: string, retryable = false): ErrorEntry => ({
+  status,
+  retryable,
+  title,
+  next,
+});
+
+export const errorCatalogue = {
+  // Requests
+  invalid_request: entry(400, "The request is not valid", "Correct the fields that `errors` points at."),
+  invalid_json: entry(
+    400,
+    "The body is not valid JSON",
+    "Send UTF-8 JSON without duplicate keys; `detail` names the place.",
+  ),
+  invalid_cursor: entry(
+    400,
+    "The cursor or page token is not valid",
+    "Use a token exactly as this server gave it, with the same filter.",
+  ),
+  invalid_idempotency_key: entry(
+    400,
+    "The Idempotency-Key is not valid",
+    "Send 1 to 255 visible ASCII characters.",
+  ),
+  unauthenticated: entry(
+    401,
+    "Credentials are missing or not valid",
+    "Send `Authorization: Bearer TOKEN` with a token that is neither expired nor revoked.",
+  ),
+  forbidden: entry(
+    403,
+    "The token's scopes do not allow this",
+    "Use a token with the scope that `detail` names.",
+  ),
+  host_not_allowed: entry(
+    403,
+    "The Host header is not one of this server's",
+    "Reach the server by the address that it printed.",
+  ),
+  not_found: entry(
+    404,
+    "There is no such resource",
+    "Check the id, and that the token belongs to the right tenant.",
+  ),
+  method_not_allowed: entry(405, "The method is not allowed here", "Use a method that `Allow` lists."),
+  request_timeout: entry(
+    408,
+    "The request took too long to arrive",
+    "Send the body faster, or a smaller one.",
+    true,
+  ),
+  conflict: entry(
+    409,
+    "The resource's state does not allow this",
+    "Read the resource again; `detail` says which state it is in.",
+  ),
+  idempotency_conflict: entry(
+    409,
+    "The Idempotency-Key was used for another request",
+    "Use a new key for a new request.",
+  ),
+  plan_conflict: entry(
+    409,
+    "The attempt exists with another plan",
+    "An attempt's plan never changes: start another job.",
+  ),
+  gone: entry(410, "The resource was removed when its retention ended", "Run the job again to make it anew."),
+  cursor_expired: entry(
+    410,
+    "The cursor is older than what is kept",
+    "List the resources again and watch from `cursor`.",
+  ),
+  precondition_failed: entry(
+    412,
+    "The resource has changed since it was read",
+    "Read it again, decide again, and send the new ETag.",
+  ),
+  payload_too_large: entry(413, "The body is too large", "Send at most what `detail` names."),
+  unsupported_media_type: entry(415, "The media type is not supported", "Send `application/json`."),
+  precondition_required: entry(
+    428,
+    "The request needs If-Match",
+    "Read the resource and send its ETag in `If-Match`.",
+  ),
+  too_many_requests: entry(429, "Too many requests", "Wait for `Retry-After` seconds.", true),
+  queue_full: entry(
+    429,
+    "The waiting queue is full",
+    "Wait for `Retry-After` seconds; jobs leave the queue when slots come free.",
+    true,
+  ),
+  too_many_streams: entry(
+    429,
+    "Too many streams are open",
+    "Close one, or wait for `Retry-After` seconds.",
+    true,
+  ),
+  headers_too_large: entry(431, "The headers are too large", "Send fewer or shorter headers."),
+  internal: entry(
+    500,
+    "Something failed on the server",
+    "Send the request again with the same Idempotency-Key; quote the request id when asking for help.",
+    true,
+  ),
+  unavailable: entry(503, "The server cannot answer now", "Wait for `Retry-After` seconds.", true),
+
+  // Fences and storage rules
+  fenced: entry(
+    409,
+    "The lease expired or was superseded",
+    "Stop acting on this resource: another holder has it now.",
+  ),
+  deployment_fenced: entry(
+    503,
+    "This process belongs to an older deployment epoch",
+    "Stop it and deploy the current release.",
+  ),
+  tenant_disabled: entry(403, "The tenant is disabled", "Ask an operator."),
+  uid_conflict: entry(
+    409,
+    "The external UID is already recorded",
+    "A persisted UID is never replaced; create another sandbox.",
+  ),
+  sandbox_fenced: entry(
+    409,
+    "The sandbox may not report any more",
+    "It was stopped, superseded or never released: end it.",
+  ),
+  pins_missing: entry(
+    409,
+    "The commit pins of some sources are missing",
+    "Report a pin for each source before the source phase ends.",
+  ),
+  attempts_exhausted: entry(409, "The job has had its two attempts", "Submit a new job."),
+  no_slot: entry(409, "No slot is free", "The job stays in the queue; nothing needs doing.", true),
+
+  // Schema and composition (exit codes of the command line are in docs/reference/errors.md)
+  schema_missing: entry(
+    503,
+    "The database has no Holdfast schema",
+    "Run `holdfast schema apply` as the owner.",
+  ),
+  schema_incompatible: entry(
+    503,
+    "This binary and the schema do not fit each other",
+    "Deploy the release that `detail` names.",
+  ),
+  schema_drift: entry(
+    503,
+    "An applied migration has another checksum",
+    "Development store: `holdfast dev --reset`. Otherwise restore the release's own files.",
+  ),
+  installation_mismatch: entry(
+    503,
+    "The store belongs to another installation",
+    "Point HOLDFAST_INSTALLATION and the database at the same installation.",
+  ),
+  invalid_configuration: entry(500, "The configuration is not valid", "Set the key that `detail` names."),
+  port_taken: entry(500, "The port is taken", "Choose another with --port."),
+  unreachable: entry(
+    503,
+    "The server cannot be reached",
+    "Start it with `npm start`, or set HOLDFAST_URL.",
+    true,
+  ),
+} as const satisfies Record<string, ErrorEntry>;
+
+export type ErrorCode = keyof typeof errorCatalogue;
+
+export function isErrorCode(text: string): text is ErrorCode {
+  return Object.hasOwn(errorCatalogue, text);
+}
