@@ -1,3 +1,5 @@
+import type { Codec } from "./codecs.ts";
+
 /** How many rows a statement gives: exactly one, at most one, any number, or only their count. */
 export type Cardinality = "one" | "maybe" | "many" | "exec";
 
@@ -12,6 +14,8 @@ export interface Statement<Params, Row, C extends Cardinality> {
   readonly text: string;
   /** The parameters' names in the order of `$1`, `$2`, …. */
   readonly parameters: readonly (keyof Params & string)[];
+  /** How each of them is encoded (`encodeParameters`), in the same order. */
+  readonly codecs: readonly Codec[];
   readonly cardinality: C;
   /** Never set: carries the row type. */
   readonly row?: Row;
@@ -29,7 +33,8 @@ export function statement<Params, Row, C extends Cardinality>(
   name: string,
   cardinality: C,
   parameters: readonly (keyof Params & string)[],
+  codecs: readonly Codec[],
   text: string,
 ): Statement<Params, Row, C> {
-  return { name, cardinality, parameters, text };
+  return { name, cardinality, parameters, codecs, text };
 }
