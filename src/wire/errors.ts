@@ -147,6 +147,23 @@ export const errorCatalogue = {
   attempts_exhausted: entry(409, "The job has had its two attempts", "Submit a new job."),
   no_slot: entry(409, "No slot is free", "The job stays in the queue; nothing needs doing.", true),
 
+  // Storage capabilities
+  capability_invalid: entry(
+    403,
+    "The capability is not valid",
+    "Use the URL and headers exactly as the callback gave them, for that one object and method.",
+  ),
+  capability_expired: entry(
+    403,
+    "The capability has expired",
+    "Ask the callback for a new one; a transfer has to be complete before its capability expires.",
+  ),
+  content_mismatch: entry(
+    422,
+    "The bytes are not the promised ones",
+    "Compute length and SHA-256 of the bytes that are really sent, and ask for a capability for these.",
+  ),
+
   // Schema and composition (exit codes of the command line are in docs/reference/errors.md)
   schema_missing: entry(
     503,
@@ -163,12 +180,38 @@ export const errorCatalogue = {
     "An applied migration has another checksum",
     "Development store: `holdfast dev --reset`. Otherwise restore the release's own files.",
   ),
+  schema_busy: entry(
+    503,
+    "The schema is locked by somebody else",
+    "Apply again when the transaction or apply that `detail` names has ended.",
+    true,
+  ),
+  migration_failed: entry(
+    500,
+    "A migration failed and left nothing behind",
+    "Correct what `detail` names and apply again.",
+  ),
+  owner_required: entry(
+    403,
+    "This needs the owner of the schema",
+    "Connect as a login that may SET ROLE holdfast_owner; `holdfast schema roles` makes the roles.",
+  ),
   installation_mismatch: entry(
     503,
     "The store belongs to another installation",
     "Point HOLDFAST_INSTALLATION and the database at the same installation.",
   ),
   invalid_configuration: entry(500, "The configuration is not valid", "Set the key that `detail` names."),
+  postgres_unavailable: entry(
+    503,
+    "The embedded PostgreSQL cannot run",
+    "Do what `detail` says, or use a PostgreSQL of your own.",
+  ),
+  directory_in_use: entry(
+    409,
+    "Another process uses this directory",
+    "Stop the process that `detail` names, or choose another directory.",
+  ),
   port_taken: entry(500, "The port is taken", "Choose another with --port."),
   unreachable: entry(
     503,
