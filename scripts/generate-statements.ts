@@ -1,0 +1,50 @@
+/**
+ * `npm run generate`: write `x.sql.ts` beside each `x.sql` below `src`, typed by a PostgreSQL that has the
+ * migrated schema. `--check` writes nothing and fails when a file would change.
+ */
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { parseArgs } from "node:util";
+import { Client } from "pg";
+import { applySchema } from "../src/core/schema/migrate.ts";
+import { readMigrations, readRoles } from "../src/core/schema/migrations.ts";
+import { applyRoles } from "../src/core/schema/roles.ts";
+import { startPostgres } from "../src/dev/postgres/server.ts";
+import { drift, generate } from "./statements/generate.ts";
+
+const root = resolve(import.meta.dirname, "..");
+const migrations = join(root, "migrations");
+const { values: flags } = parseArgs({ options: { check: { type: "boolean", default: false } } });
+
+const directory = await mkdtemp(join(tmpdir(), "holdfast-generate-"));
+const postgres = await startPostgres({ directory, throwaway: true, settings: { fsync: "off" } });
+try {
+  const client = new Client(postgres.connection);
+  await client.connect();
+  process.exitCode = await run(client);
+  await client.end();
+} finally {
+  await postgres.stop();
+}
+
+async function run(client: Client): Promise<number> {
+  await applyRoles(client, await readRoles(migrations));
+  await applySchema(client, { migrations: await readMigrations(migrations) });
+  const { modules, problems } = await generate(root, client);
+  for (const problem of problems) console.error(problem);
+  if (problems.length > 0) return 1;
+
+  const differing = await drift(root, modules);
+  if (flags.check) {
+    for (const path of differing) console.error(`${path} is not what its SQL says: npm run generate`);
+    return differing.length === 0 ? 0 : 1;
+  }
+  for (const path of differing) {
+    const module = modules.find((candidate) => candidate.path === path);
+    // A module that no .sql file stands behind any more is removed.
+    await (module === undefined ? rm(join(root, path)) : writeFile(join(root, path), module.text));
+    console.log(`${module === undefined ? "removed" : "wrote"} ${path}`);
+  }
+  return 0;
+}
