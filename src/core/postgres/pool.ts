@@ -1,0 +1,128 @@
+import pg from "pg";
+import { typeParsers } from "./codecs.ts";
+
+/** The roles of `migrations/roles.sql` that a process can play. A connection plays one of them for its life. */
+export type Role =
+  | "gateway"
+  | "controller"
+  | "worker"
+  | "producer"
+  | "dispatcher"
+  | "operator"
+  | "retention"
+  | "owner";
+
+/** Where the server is and who logs in. The login is a member of the roles that its process plays. */
+export interface ConnectionSettings {
+  readonly host: string;
+  readonly port: number;
+  readonly database: string;
+  readonly user: string;
+  readonly password: string;
+  readonly tls?: { readonly ca?: string; readonly rejectUnauthorized: boolean };
+}
+
+export interface PoolLimits {
+  /** Connections of each role that the process plays. */
+  readonly connectionsMax: number;
+  readonly statementTimeoutMs: number;
+  readonly lockTimeoutMs: number;
+  readonly transactionTimeoutMs: number;
+  readonly idleInTransactionMs: number;
+  readonly connectTimeoutMs: number;
+}
+
+export const defaultPoolLimits: PoolLimits = {
+  connectionsMax: 10,
+  statementTimeoutMs: 15_000,
+  lockTimeoutMs: 10_000,
+  transactionTimeoutMs: 30_000,
+  idleInTransactionMs: 15_000,
+  connectTimeoutMs: 10_000,
+};
+
+function clientConfig(
+  settings: ConnectionSettings,
+  role: Role,
+  limits: PoolLimits,
+  name: string,
+): pg.ClientConfig {
+  const options = {
+    role: `holdfast_${role}`,
+    // Every statement names its schema; an object of another schema never answers for ours.
+    search_path: "pg_catalog,pg_temp",
+    TimeZone: "UTC",
+    DateStyle: "ISO",
+    statement_timeout: limits.statementTimeoutMs,
+    lock_timeout: limits.lockTimeoutMs,
+    transaction_timeout: limits.transactionTimeoutMs,
+    idle_in_transaction_session_timeout: limits.idleInTransactionMs,
+    default_transaction_isolation: "read\\ committed",
+  };
+  return {
+    host: settings.host,
+    port: settings.port,
+    database: settings.database,
+    user: settings.user,
+    password: settings.password,
+    ...(settings.tls === undefined ? {} : { ssl: settings.tls }),
+    application_name: name.slice(0, 63),
+    options: Object.entries(options)
+      .map(([key, value]) => `-c ${key}=${value}`)
+      .join(" "),
+    connectionTimeoutMillis: limits.connectTimeoutMs,
+    keepAlive: true,
+    types: typeParsers,
+  };
+}
+
+/** One connection outside the pools, for what must not wait for one: LISTEN, renewals. */
+export async function connect(
+  settings: ConnectionSettings,
+  role: Role,
+  name: string,
+  limits = defaultPoolLimits,
+): Promise<pg.Client> {
+  const client = new pg.Client(clientConfig(settings, role, limits, name));
+  await client.connect();
+  return client;
+}
+
+/** The connection pools of one process, one a role, opened when first asked for. */
+export interface Pools {
+  of(role: Role): pg.Pool;
+  readonly settings: ConnectionSettings;
+  close(): Promise<void>;
+}
+
+export function openPools(options: {
+  readonly settings: ConnectionSettings;
+  readonly name: string;
+  readonly limits?: PoolLimits;
+  /** An idle connection broke. The pool replaces it; this is for the log. */
+  readonly onError?: (error: Error) => void;
+}): Pools {
+  const limits = options.limits ?? defaultPoolLimits;
+  const pools = new Map<Role, pg.Pool>();
+  return {
+    settings: options.settings,
+    of(role) {
+      let pool = pools.get(role);
+      if (pool === undefined) {
+        pool = new pg.Pool({
+          ...clientConfig(options.settings, role, limits, `${options.name}/${role}`),
+          max: limits.connectionsMax,
+          idleTimeoutMillis: 60_000,
+        });
+        pool.on("error", (error) => options.onError?.(error));
+        pools.set(role, pool);
+      }
+      return pool;
+    },
+    async close() {
+      const open = [...pools.values()];
+      pools.clear();
+      await Promise.all(open.map((pool) => pool.end()));
+    },
+  };
+}

@@ -1,0 +1,96 @@
+import type { ErrorCode } from "../../wire/errors.ts";
+import { HoldfastError, isHoldfastError } from "../errors.ts";
+
+/** What the driver puts on an error that the server sent. Read structurally: nothing outside depends on its class. */
+interface ServerError extends Error {
+  readonly code: string;
+  readonly constraint?: string;
+}
+
+function isServerError(error: unknown): error is ServerError {
+  return (
+    error instanceof Error && "code" in error && typeof error.code === "string" && error.code.length === 5
+  );
+}
+
+/** Our own SQLSTATEs (listed in 0001_foundation.sql) and the few of PostgreSQL's that mean something to a caller. */
+const bySqlstate: Readonly<Record<string, ErrorCode>> = {
+  HF001: "fenced",
+  HF002: "conflict",
+  HF003: "conflict",
+  HF004: "deployment_fenced",
+  HF005: "tenant_disabled",
+  HF006: "sandbox_fenced",
+  HF007: "pins_missing",
+  HF008: "conflict",
+};
+
+/** Named constraints that a caller can run into. Any other violated constraint is a fault of ours: `internal`. */
+const byConstraint: Readonly<Record<string, ErrorCode>> = {
+  commands_key_taken: "idempotency_conflict",
+  execution_attempts_pkey: "plan_conflict",
+  execution_attempts_at_most_two: "attempts_exhausted",
+  execution_attempts_one_active: "conflict",
+  execution_attempts_deadline_within_three_hours: "invalid_request",
+  principals_name_taken: "conflict",
+  tenants_pkey: "conflict",
+};
+
+const retryable = new Set(["40001", "40P01"]);
+/** The server or the way to it went away; whether a commit happened is unknown. */
+const unavailable = /^(08...|57P0[1-5]|53...)$/;
+
+/** Serialisation failure or deadlock: the whole transaction may be run again, and nothing of it happened (G14). */
+export function isRetryable(error: unknown): boolean {
+  return isServerError(error) && retryable.has(error.code);
+}
+
+export function sqlstateOf(error: unknown): string | undefined {
+  return isServerError(error) ? error.code : undefined;
+}
+
+export function constraintOf(error: unknown): string | undefined {
+  return isServerError(error) ? error.constraint : undefined;
+}
+
+/** The error that callers see for what the driver threw. The cause stays attached for the log, never for the wire. */
+export function translate(error: unknown): unknown {
+  if (isHoldfastError(error) || !(error instanceof Error)) return error;
+  if (!isServerError(error)) {
+    return isConnectionFault(error)
+      ? new HoldfastError("unavailable", "the database cannot be reached", {
+          cause: error,
+          retryAfterSeconds: 1,
+        })
+      : error;
+  }
+  const code =
+    bySqlstate[error.code] ?? (error.constraint === undefined ? undefined : byConstraint[error.constraint]);
+  if (code !== undefined) return new HoldfastError(code, error.message, { cause: error });
+  if (retryable.has(error.code) || unavailable.test(error.code)) {
+    return new HoldfastError("unavailable", "the database did not finish the transaction", {
+      cause: error,
+      retryAfterSeconds: 1,
+    });
+  }
+  return error;
+}
+
+const connectionFaults = new Set([
+  "ECONNREFUSED",
+  "ECONNRESET",
+  "EPIPE",
+  "ENOENT",
+  "ETIMEDOUT",
+  "EHOSTUNREACH",
+  "ENOTFOUND",
+]);
+
+function isConnectionFault(error: Error): boolean {
+  if ("code" in error && typeof error.code === "string") return connectionFaults.has(error.code);
+  // The driver gives these two no code of their own.
+  return (
+    error.message.startsWith("Connection terminated") ||
+    error.message.startsWith("timeout exceeded when trying to connect")
+  );
+}

@@ -1,0 +1,307 @@
+import Type, { type Static } from "typebox";
+
+/** Bounds of the public API, each in one place. */
+export const jobLimits = {
+  deadlineMicrosecondsMax: 10_800_000_000n, // three hours, which the database enforces too (E4)
+  deadlineDefault: "30m",
+  phasesMax: 32,
+  sourcesMax: 16,
+  labelsMax: 64,
+  commandWordsMax: 256,
+  wordLengthMax: 8192,
+  environmentMax: 128,
+} as const;
+
+const closed = { additionalProperties: false } as const;
+
+export const Name = Type.String({ pattern: "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$" });
+export const PhaseName = Type.String({ pattern: "^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$" });
+export const Uuid = Type.String({
+  pattern: "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$",
+});
+export const Timestamp = Type.String({ pattern: "^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d\\.\\d{6}Z$" });
+export const Sha256 = Type.String({ pattern: "^[0-9a-f]{64}$" });
+export const Duration = Type.String({
+  pattern: "^(?=.)(\\d{1,9}h)?(\\d{1,9}m)?(\\d{1,9}s)?(\\d{1,9}ms)?(\\d{1,9}us)?$",
+});
+/** Text without NUL, which PostgreSQL can't store. */
+const Text = (maxLength: number) => Type.String({ maxLength, pattern: "^[^\\u0000]*$" });
+
+export const Labels = Type.Record(
+  Type.String({ pattern: "^[A-Za-z0-9]([A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?$" }),
+  Text(255),
+  { maxProperties: jobLimits.labelsMax, additionalProperties: false },
+);
+/** 0 is the most urgent. */
+export const Priority = Type.Integer({ minimum: 0, maximum: 3 });
+
+const EnvironmentName = Type.String({ pattern: "^(?!HOLDFAST_)[A-Za-z_][A-Za-z0-9_]{0,127}$" });
+
+export const Source = Type.Object(
+  {
+    repository: Type.String({
+      minLength: 1,
+      maxLength: 2048,
+      pattern: "^[^\\u0000-\\u001f-][^\\u0000-\\u001f]*$",
+    }),
+    ref: Type.String({ minLength: 1, maxLength: 255, pattern: "^[^\\u0000-\\u0020-][^\\u0000-\\u0020]*$" }),
+  },
+  closed,
+);
+
+export const PhaseKind = Type.Union([
+  Type.Literal("source"),
+  Type.Literal("compile"),
+  Type.Literal("publish"),
+]);
+
+export const PhaseSpec = Type.Object(
+  {
+    name: PhaseName,
+    kind: PhaseKind,
+    command: Type.Array(
+      Type.String({ minLength: 1, maxLength: jobLimits.wordLengthMax, pattern: "^[^\\u0000]*$" }),
+      {
+        minItems: 1,
+        maxItems: jobLimits.commandWordsMax,
+      },
+    ),
+    image: Type.Optional(Type.String({ minLength: 1, maxLength: 512, pattern: "^[^\\u0000-\\u0020]+$" })),
+    env: Type.Optional(
+      Type.Record(EnvironmentName, Text(32768), {
+        maxProperties: jobLimits.environmentMax,
+        additionalProperties: false,
+      }),
+    ),
+    /** Environment from secrets: `NAME: { name, key }`, which the runtime resolves where the phase runs. */
+    secrets: Type.Optional(
+      Type.Record(
+        EnvironmentName,
+        Type.Object(
+          { name: Name, key: Type.String({ pattern: "^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$" }) },
+          closed,
+        ),
+        { maxProperties: jobLimits.environmentMax, additionalProperties: false },
+      ),
+    ),
+    /** Between asking a phase to stop and killing it. */
+    grace: Type.Optional(Duration),
+    limits: Type.Optional(
+      Type.Object(
+        {
+          cpu_millicores: Type.Optional(Type.Integer({ minimum: 10, maximum: 256_000 })),
+          memory_bytes: Type.Optional(Type.Integer({ minimum: 16_777_216, maximum: 4_398_046_511_104 })),
+          disk_bytes: Type.Optional(Type.Integer({ minimum: 1_048_576, maximum: 17_592_186_044_416 })),
+        },
+        closed,
+      ),
+    ),
+  },
+  closed,
+);
+
+export const JobSpec = Type.Object(
+  {
+    /** From the start of an attempt; at most three hours. */
+    deadline: Type.Optional(Duration),
+    /** One or two attempts; the second only after a failure, when the queue has room (E12). */
+    attempts: Type.Optional(Type.Integer({ minimum: 1, maximum: 2 })),
+    pool: Type.Optional(Name),
+    sources: Type.Optional(
+      Type.Record(Name, Source, { maxProperties: jobLimits.sourcesMax, additionalProperties: false }),
+    ),
+    phases: Type.Array(PhaseSpec, { minItems: 1, maxItems: jobLimits.phasesMax }),
+  },
+  closed,
+);
+
+/** A job file, and the body of `POST /v1/jobs`. */
+export const JobSubmission = Type.Object(
+  {
+    apiVersion: Type.Literal("holdfast/v1"),
+    kind: Type.Literal("Job"),
+    metadata: Type.Object(
+      { name: Name, labels: Type.Optional(Labels), priority: Type.Optional(Priority) },
+      closed,
+    ),
+    spec: JobSpec,
+  },
+  closed,
+);
+
+export const JobState = Type.Union([
+  Type.Literal("queued"),
+  Type.Literal("running"),
+  Type.Literal("succeeded"),
+  Type.Literal("failed"),
+  Type.Literal("cancelled"),
+]);
+
+const Nullable = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
+
+export const Failure = Type.Object({ code: Type.String(), message: Type.String() }, closed);
+
+/** A job as the API shows it, and the body of its changes. */
+export const JobView = Type.Object(
+  {
+    id: Uuid,
+    name: Name,
+    state: JobState,
+    priority: Priority,
+    labels: Labels,
+    resource_version: Type.String({ pattern: "^[0-9]+$" }),
+    spec_digest: Sha256,
+    /** How many attempts were started. */
+    attempts: Type.Integer({ minimum: 0, maximum: 2 }),
+    created_at: Timestamp,
+    queued_at: Timestamp,
+    finished_at: Nullable(Timestamp),
+    cancel_requested_at: Nullable(Timestamp),
+    cancel_reason: Nullable(Type.String()),
+    failure: Nullable(Failure),
+  },
+  closed,
+);
+
+export const PhaseView = Type.Object(
+  {
+    name: PhaseName,
+    kind: PhaseKind,
+    state: Type.Union([
+      Type.Literal("pending"),
+      Type.Literal("running"),
+      Type.Literal("succeeded"),
+      Type.Literal("failed"),
+      Type.Literal("skipped"),
+    ]),
+    started_at: Nullable(Timestamp),
+    finished_at: Nullable(Timestamp),
+    progress: Nullable(Type.Object({ message: Type.String(), percent: Nullable(Type.Integer()) }, closed)),
+    result: Nullable(Type.Record(Type.String(), Type.Unknown())),
+  },
+  closed,
+);
+
+export const SandboxView = Type.Object(
+  {
+    id: Uuid,
+    phase: PhaseName,
+    name: Type.String(),
+    runtime: Type.String(),
+    uid: Nullable(Type.String()),
+    state: Type.Union([
+      Type.Literal("planned"),
+      Type.Literal("held"),
+      Type.Literal("released"),
+      Type.Literal("stopping"),
+      Type.Literal("stopped"),
+      Type.Literal("removed"),
+    ]),
+    planned_at: Timestamp,
+    held_at: Nullable(Timestamp),
+    released_at: Nullable(Timestamp),
+    stopping_at: Nullable(Timestamp),
+    stop_reason: Nullable(Type.String()),
+    stopped_at: Nullable(Timestamp),
+    stop_proof: Nullable(Type.String()),
+    removed_at: Nullable(Timestamp),
+    outcome: Nullable(Type.String()),
+    exit_code: Nullable(Type.Integer()),
+    message: Nullable(Type.String()),
+    stop_unproven: Nullable(Type.Object({ since: Timestamp, reason: Type.String() }, closed)),
+    log_bytes: Type.Integer(),
+    log_truncated: Type.Boolean(),
+  },
+  closed,
+);
+
+export const AttemptView = Type.Object(
+  {
+    id: Uuid,
+    job_id: Uuid,
+    attempt: Type.Integer({ minimum: 1, maximum: 2 }),
+    state: Type.Union([Type.Literal("active"), Type.Literal("finished"), Type.Literal("cleaned")]),
+    outcome: Nullable(
+      Type.Union([Type.Literal("succeeded"), Type.Literal("failed"), Type.Literal("cancelled")]),
+    ),
+    failure: Nullable(Failure),
+    pool: Name,
+    plan_digest: Sha256,
+    started_at: Timestamp,
+    deadline: Timestamp,
+    finished_at: Nullable(Timestamp),
+    cleaned_at: Nullable(Timestamp),
+    resource_version: Type.String(),
+    phases: Type.Array(PhaseView),
+    pins: Type.Record(Name, Type.String()),
+    sandboxes: Type.Array(SandboxView),
+  },
+  closed,
+);
+
+export const ArtifactView = Type.Object(
+  {
+    job_id: Uuid,
+    name: Type.String(),
+    bytes: Type.Integer({ minimum: 0 }),
+    sha256: Sha256,
+    media_type: Type.String(),
+    published_at: Timestamp,
+    retain_until: Timestamp,
+    removed_at: Nullable(Timestamp),
+    files: Type.Array(
+      Type.Object({ name: Type.String(), bytes: Type.Integer({ minimum: 0 }), sha256: Sha256 }, closed),
+    ),
+  },
+  closed,
+);
+
+export const JobPatch = Type.Object(
+  { labels: Type.Optional(Labels), priority: Type.Optional(Priority) },
+  { ...closed, minProperties: 1 },
+);
+
+export const JobCancellation = Type.Object({ reason: Type.Optional(Text(1000)) }, closed);
+
+/** One line of output, as `GET /v1/jobs/{id}/logs` streams it (JSON lines). */
+export const LogLine = Type.Object(
+  {
+    cursor: Type.String(),
+    attempt: Type.Integer(),
+    phase: PhaseName,
+    stream: Type.Union([Type.Literal("stdout"), Type.Literal("stderr"), Type.Literal("system")]),
+    at: Timestamp,
+    text: Type.String(),
+  },
+  closed,
+);
+
+/** One change, as the watch stream sends it in `data`. */
+export const ChangeEvent = Type.Object(
+  {
+    cursor: Type.String(),
+    kind: Type.String(),
+    id: Uuid,
+    root_id: Uuid,
+    resource_version: Type.String(),
+    operation: Type.String(),
+    at: Timestamp,
+    body: Type.Unknown(),
+  },
+  closed,
+);
+
+export type JobSpec = Static<typeof JobSpec>;
+export type PhaseSpec = Static<typeof PhaseSpec>;
+export type PhaseKind = Static<typeof PhaseKind>;
+export type JobSubmission = Static<typeof JobSubmission>;
+export type JobState = Static<typeof JobState>;
+export type JobView = Static<typeof JobView>;
+export type PhaseView = Static<typeof PhaseView>;
+export type SandboxView = Static<typeof SandboxView>;
+export type AttemptView = Static<typeof AttemptView>;
+export type ArtifactView = Static<typeof ArtifactView>;
+export type JobPatch = Static<typeof JobPatch>;
+export type JobCancellation = Static<typeof JobCancellation>;
+export type LogLine = Static<typeof LogLine>;
+export type ChangeEvent = Static<typeof ChangeEvent>;
