@@ -31,6 +31,8 @@ try {
 async function run(client: Client): Promise<number> {
   await applyRoles(client, await readRoles(migrations));
   await applySchema(client, { migrations: await readMigrations(migrations) });
+  // As every connection of a process has it: a statement names the schema of all that it uses.
+  await client.query("set search_path = pg_catalog, pg_temp");
   const { modules, problems } = await generate(root, client);
   for (const problem of problems) console.error(problem);
   if (problems.length > 0) return 1;

@@ -62,5 +62,7 @@ function renderInterface(
 function renderDoc(doc: readonly string[]): string[] {
   if (doc.length === 0) return [];
   // A comment of SQL may hold what would end a comment of TypeScript.
-  return ["/**", ...doc.map((line) => ` * ${line.replaceAll("*/", "* /")}`.trimEnd()), " */"];
+  const [first = "", ...rest] = doc.map((line) => line.replaceAll("*/", "* /"));
+  if (rest.length === 0) return [`/** ${first} */`];
+  return ["/**", ...[first, ...rest].map((line) => ` * ${line}`.trimEnd()), " */"];
 }

@@ -1,7 +1,8 @@
 import { HoldfastError } from "../errors.ts";
+import { sqlstateOf } from "../postgres/sqlstate.ts";
 import { type Instant, instant } from "../time.ts";
 import { type Migration, migrationLabel } from "./migrations.ts";
-import { isServerError, rowsOf, type SchemaSession } from "./session.ts";
+import { rowsOf, type SchemaSession } from "./session.ts";
 
 /** A row of holdfast.schema_migrations: rows are added, never changed. */
 export interface AppliedMigration {
@@ -59,7 +60,7 @@ export async function readHistory(session: SchemaSession): Promise<AppliedMigrat
 
 /** invalid_schema_name or undefined_table. */
 export function isMissing(error: unknown): boolean {
-  return isServerError(error) && (error.code === "3F000" || error.code === "42P01");
+  return ["3F000", "42P01"].includes(sqlstateOf(error) ?? "");
 }
 
 /**

@@ -1,4 +1,5 @@
 import { HoldfastError } from "../errors.ts";
+import { sqlstateOf } from "../postgres/sqlstate.ts";
 import { type Microseconds, seconds, toMilliseconds } from "../time.ts";
 import {
   type AppliedMigration,
@@ -8,7 +9,7 @@ import {
   readHistory,
 } from "./history.ts";
 import { type Migration, migrationLabel } from "./migrations.ts";
-import { inTransaction, isServerError, rowsOf, type SchemaSession } from "./session.ts";
+import { inTransaction, rowsOf, type SchemaSession } from "./session.ts";
 
 export interface ApplyOptions {
   /** All migrations of this release, or for an upgrade test the first of them. */
@@ -29,7 +30,7 @@ export interface ApplyResult {
 }
 
 /** Everybody who applies takes this session lock first. */
-const migrationLock = 7146290582n;
+const migrationLock = 7146290580n;
 const serverVersionMinimum = 170_000;
 
 /**
@@ -86,7 +87,7 @@ async function takeTurn(session: SchemaSession, turnTimeout: Microseconds): Prom
       await session.query(`select pg_advisory_lock(${String(migrationLock)})`);
     });
   } catch (error) {
-    if (!isServerError(error) || error.code !== lockNotAvailable) throw error;
+    if (sqlstateOf(error) !== lockNotAvailable) throw error;
     throw new HoldfastError("schema_busy", "another apply is still running", { cause: error });
   }
 }
@@ -118,17 +119,21 @@ async function applyMigration(
       await session.query(historyRow(migration));
     });
   } catch (error) {
-    if (!isServerError(error)) throw error;
-    const code = error.code === lockNotAvailable ? "schema_busy" : "migration_failed";
-    const detail = `${migrationLabel(migration)}${lineOf(migration, error.position)}: ${error.message} (${error.code})`;
+    const state = sqlstateOf(error);
+    // Without a state of the server's the connection broke: the server has rolled back, the caller may retry.
+    if (state === undefined || !(error instanceof Error)) throw error;
+    const code = state === lockNotAvailable ? "schema_busy" : "migration_failed";
+    const detail = `${migrationLabel(migration)}${lineOf(migration, error)}: ${error.message} (${state})`;
     throw new HoldfastError(code, detail, { cause: error });
   }
 }
 
-function lineOf({ sql }: Migration, position: string | undefined): string {
-  if (position === undefined) return "";
+/** The server counts characters from 1, from the start of the text that it was sent. */
+function lineOf({ sql }: Migration, error: Error): string {
+  const position = "position" in error ? Number(error.position) : Number.NaN;
+  if (Number.isNaN(position)) return "";
   const before = Array.from(sql)
-    .slice(0, Number(position) - 1)
+    .slice(0, position - 1)
     .join("");
   return ` line ${String(before.split("\n").length)}`;
 }

@@ -1,8 +1,10 @@
 import { HoldfastError } from "../errors.ts";
-import { inTransaction, isServerError, type SchemaSession } from "./session.ts";
+import { sqlstateOf } from "../postgres/sqlstate.ts";
+import { inTransaction, type SchemaSession } from "./session.ts";
 
-/** Two clusters' worth of set-up at once loses such a race at most once each; more means something else. */
+/** Each loser of a race finds the roles there the next time. More tries than this mean something else. */
 const triesMax = 5;
+const insufficientPrivilege = "42501";
 /** unique_violation, duplicate_object, and "tuple concurrently updated", which has no state of its own. */
 const raceStates = new Set(["23505", "42710", "XX000"]);
 
@@ -18,12 +20,17 @@ export async function applyRoles(session: SchemaSession, recipe: string): Promis
       await inTransaction(session, () => session.query(recipe));
       return;
     } catch (error) {
-      if (isServerError(error) && error.code === "42501") {
-        throw new HoldfastError("owner_required", `the role recipe needs CREATEROLE: ${error.message}`, {
-          cause: error,
-        });
+      const state = sqlstateOf(error) ?? "";
+      if (state === insufficientPrivilege) {
+        throw new HoldfastError(
+          "owner_required",
+          "the role recipe needs CREATEROLE and the database's owner",
+          {
+            cause: error,
+          },
+        );
       }
-      if (!isServerError(error) || !raceStates.has(error.code) || tries === triesMax) throw error;
+      if (!raceStates.has(state) || tries === triesMax) throw error;
     }
   }
 }

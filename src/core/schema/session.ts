@@ -16,16 +16,6 @@ export async function rowsOf<Row>(
   return rows as Row[];
 }
 
-/** What the server's own errors carry beside their message. */
-export interface ServerError extends Error {
-  readonly code: string;
-  readonly position?: string;
-}
-
-export function isServerError(error: unknown): error is ServerError {
-  return error instanceof Error && "code" in error && /^[0-9A-Z]{5}$/.test(String(error.code));
-}
-
 /** Run the body in one transaction; what it throws goes on after the rollback. */
 export async function inTransaction<T>(session: SchemaSession, body: () => Promise<T>): Promise<T> {
   await session.query("begin");

@@ -1,0 +1,33 @@
+import { Client } from "pg";
+import { HoldfastError } from "../errors.ts";
+import { type Microseconds, seconds, toMilliseconds } from "../time.ts";
+import { typeParsers } from "./codecs.ts";
+
+/**
+ * One connection as the login itself, without a role and without the limits of a process: for the schema's
+ * commands, which take roles and locks of their own. `url` is `postgresql://…`; a socket's folder goes into
+ * `?host=`. The caller ends it.
+ */
+export async function connectDirect(
+  url: string,
+  name: string,
+  connectTimeout: Microseconds = seconds(10),
+): Promise<Client> {
+  const client = new Client({
+    connectionString: url,
+    application_name: name,
+    connectionTimeoutMillis: toMilliseconds(connectTimeout),
+    types: typeParsers,
+    options: "-c TimeZone=UTC -c DateStyle=ISO -c search_path=pg_catalog,pg_temp",
+  });
+  // Without a listener a connection that breaks while idle would end the process; the next query tells.
+  client.on("error", () => undefined);
+  try {
+    await client.connect();
+  } catch (error) {
+    // The URL holds a password: only the driver's own words are passed on.
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new HoldfastError("unavailable", `the database cannot be reached: ${reason}`, { cause: error });
+  }
+  return client;
+}
