@@ -37,16 +37,17 @@ export function schemaCommand(context: SchemaCommandContext): Command {
     context.write(flags.output === "json" ? `${JSON.stringify(value, jsonValue, 2)}\n` : text);
   };
 
-  subcommand(command, "status", "which store this is, and whether this release fits it").action(
-    async (flags: Flags) => {
+  subcommand(command, "status", "which store this is, and whether this release fits it")
+    .option("--check", "fail, with the exit code of the reason, when this release may not write", false)
+    .action(async (flags: Flags & { readonly check: boolean }) => {
       const status = await withSession(context, flags, statusOf);
       print(flags, summary(status), statusText(status));
-    },
-  );
+      if (flags.check && status.write !== null) throw status.write;
+    });
 
   subcommand(command, "plan", "what `apply` would do").action(async (flags: Flags) => {
     const status = await withSession(context, flags, statusOf);
-    if (status.problem !== null) throw new HoldfastError("schema_drift", status.problem);
+    if (status.problem !== null) throw status.problem;
     const online = await readOnlineSteps(await releaseMigrations());
     const pending = status.pending.map(migrationLabel);
     print(flags, { pending, online }, lines(pending.length === 0 ? ["nothing to apply"] : pending));
@@ -133,7 +134,14 @@ function summary(status: SchemaStatus): Record<string, unknown> {
     ...status,
     applied: status.applied.map(({ version, name, checksum }) => ({ version, name, checksum })),
     pending: status.pending.map(migrationLabel),
+    problem: reason(status.problem),
+    read: reason(status.read),
+    write: reason(status.write),
   };
+}
+
+function reason(error: HoldfastError | null): Record<string, string> | null {
+  return error === null ? null : { code: error.code, detail: error.detail };
 }
 
 function statusText({ store, applied, pending, problem, supported, read, write }: SchemaStatus): string {
@@ -150,9 +158,9 @@ function statusText({ store, applied, pending, problem, supported, read, write }
           `floors         read ${String(store.readerFloor)}, write ${String(store.writerFloor)}`,
         ]),
     `pending        ${pending.length === 0 ? "none" : pending.map(migrationLabel).join(", ")}`,
-    `reading        ${read ?? "fits"}`,
-    `writing        ${write ?? "fits"}`,
-    ...(problem === null ? [] : [`problem        ${problem}`]),
+    `reading        ${read?.detail ?? "fits"}`,
+    `writing        ${write?.detail ?? "fits"}`,
+    ...(problem === null ? [] : [`problem        ${problem.detail}`]),
   ]);
 }
 

@@ -1,4 +1,4 @@
-import { isHoldfastError } from "../errors.ts";
+import { HoldfastError, isHoldfastError } from "../errors.ts";
 import { judgeCompatibility, readStore, type StoreFacts } from "./compatibility.ts";
 import { type AppliedMigration, pendingMigrations, readHistory } from "./history.ts";
 import type { Migration } from "./migrations.ts";
@@ -9,12 +9,12 @@ export interface SchemaStatus {
   readonly applied: readonly AppliedMigration[];
   readonly pending: readonly Migration[];
   /** Why nothing can be applied (drift, or a store ahead of this release); null when it can. */
-  readonly problem: string | null;
+  readonly problem: HoldfastError | null;
   readonly store: StoreFacts | null;
   readonly supported: SchemaRange;
   /** Why this release may not read or write the store; null when it may. */
-  readonly read: string | null;
-  readonly write: string | null;
+  readonly read: HoldfastError | null;
+  readonly write: HoldfastError | null;
 }
 
 /** Look at the store without changing it, under whatever role the session has (M5). */
@@ -28,8 +28,8 @@ export async function schemaStatus(
   const store = await storeOrNull(session);
   const verdict = (purpose: "read" | "write") =>
     store === null
-      ? "there is no schema yet"
-      : (judgeCompatibility(store, { purpose, supported })?.detail ?? null);
+      ? new HoldfastError("schema_missing", "the database has no Holdfast schema")
+      : (judgeCompatibility(store, { purpose, supported }) ?? null);
   return { applied, pending, problem, store, supported, read: verdict("read"), write: verdict("write") };
 }
 
@@ -41,7 +41,7 @@ function plan(
     return { pending: pendingMigrations(migrations, applied), problem: null };
   } catch (error) {
     if (!isHoldfastError(error)) throw error;
-    return { pending: [], problem: error.detail };
+    return { pending: [], problem: error };
   }
 }
 
