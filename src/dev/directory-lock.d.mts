@@ -8,5 +8,9 @@ export interface DirectoryLock {
 /** Takes the lock, waiting at most `waitMs` for another holder, or gives the pid of the process that has it. */
 export function lockDirectory(
   directory: string,
-  options?: { readonly name?: string; readonly waitMs?: number },
+  options?: {
+    readonly name?: string;
+    readonly waitMs?: number;
+    readonly onWait?: (owner: number) => void;
+  },
 ): Promise<DirectoryLock | { readonly heldBy: number }>;

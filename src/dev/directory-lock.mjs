@@ -30,7 +30,7 @@ export function processIdentity(pid) {
  * its own and only then looks for others, so of two that come at once at least one sees the other and both
  * never hold it. The file names its owner, so one that a SIGKILL left behind is recognised and removed.
  */
-export async function lockDirectory(directory, { name = "lock", waitMs = 0 } = {}) {
+export async function lockDirectory(directory, { name = "lock", waitMs = 0, onWait } = {}) {
   mkdirSync(directory, { recursive: true });
   const started = performance.now();
   for (let attempt = 1; ; attempt++) {
@@ -42,6 +42,7 @@ export async function lockDirectory(directory, { name = "lock", waitMs = 0 } = {
     rmSync(path, { force: true });
     const patient = attempt < attemptsMax || performance.now() - started < waitMs;
     if (!patient) return { heldBy: owner };
+    if (attempt === attemptsMax) onWait?.(owner);
     // Two contenders that saw each other come back at different moments.
     await wait(10 + Math.random() * (attempt < attemptsMax ? 20 : 200));
   }

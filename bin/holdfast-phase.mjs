@@ -1,0 +1,21 @@
+#!/usr/bin/env node
+// The helper inside a sandbox. It starts at once: nothing is installed here.
+import { existsSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { isNodeSupported, pinnedNode, tooOld } from "./launch/node.mjs";
+
+const root = join(dirname(fileURLToPath(import.meta.url)), "..");
+const sources = join(root, "src", "sandboxes", "phase-helper.ts");
+const helper = existsSync(sources) ? sources : join(root, "dist", "sandboxes", "phase-helper.js");
+const pinned = pinnedNode(root);
+
+if (isNodeSupported(process.version)) {
+  await import(pathToFileURL(helper).href);
+} else if (pinned !== null && existsSync(pinned)) {
+  const { runChild } = await import("./launch/child.mjs");
+  process.exit(await runChild(pinned, [helper, ...process.argv.slice(2)]));
+} else {
+  process.stderr.write(`holdfast-phase: ${tooOld("").message}\n`);
+  process.exit(1);
+}

@@ -1,0 +1,26 @@
+#!/usr/bin/env node
+// What `npm start`, `npm test` and the other scripts of package.json run: `node bin/run.mjs TASK [ARGUMENT …]`.
+// Plain JavaScript without dependencies, because it starts on an older Node in a checkout without packages.
+import { runChecks } from "./launch/check.mjs";
+import { runChild } from "./launch/child.mjs";
+import { main, makeReady, root } from "./launch/ready.mjs";
+
+const biome = "node_modules/@biomejs/biome/bin/biome";
+
+/** Each task is given the Node to use and its arguments, and gives the exit status. */
+const tasks = {
+  start: (node, args) => runChild(node, ["src/cli/main.ts", "start", ...args], { cwd: root }),
+  test: (node, args) => runChild(node, ["test/support/run-tests.ts", ...args], { cwd: root }),
+  check: (node) => runChecks(root, node),
+  format: (node, args) => runChild(node, [biome, "check", "--write", ...args], { cwd: root }),
+  generate: (node, args) => runChild(node, ["scripts/generate-statements.ts", ...args], { cwd: root }),
+};
+
+await main(async () => {
+  const [name, ...args] = process.argv.slice(2);
+  if (!Object.hasOwn(tasks, name ?? "")) {
+    process.stderr.write(`usage: node bin/run.mjs ${Object.keys(tasks).join("|")} [ARGUMENT …]\n`);
+    return 2;
+  }
+  return tasks[name](await makeReady(), args);
+});
