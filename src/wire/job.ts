@@ -1,15 +1,20 @@
-import Type, { type Static } from "typebox";
+import { type Static, Type } from "typebox";
 
 /** Bounds of the public API, each in one place. */
 export const jobLimits = {
   deadlineMicrosecondsMax: 10_800_000_000n, // three hours, which the database enforces too (E4)
   deadlineDefault: "30m",
+  graceMicrosecondsMax: 300_000_000n,
+  fileBytesMax: 262_144,
   phasesMax: 32,
   sourcesMax: 16,
   labelsMax: 64,
   commandWordsMax: 256,
   wordLengthMax: 8192,
   environmentMax: 128,
+  /** Of the names and values together: a job's whole view has to fit into one change. */
+  labelsBytesMax: 8192,
+  specBytesMax: 196_608,
 } as const;
 
 const closed = { additionalProperties: false } as const;
@@ -27,27 +32,28 @@ export const Duration = Type.String({
 /** Text without NUL, which PostgreSQL can't store. */
 const Text = (maxLength: number) => Type.String({ maxLength, pattern: "^[^\\u0000]*$" });
 
-export const Labels = Type.Record(
-  Type.String({ pattern: "^[A-Za-z0-9]([A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?$" }),
-  Text(255),
-  { maxProperties: jobLimits.labelsMax, additionalProperties: false },
-);
+const LabelName = Type.String({ pattern: "^[A-Za-z0-9]([A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?$" });
+const labelBounds = { maxProperties: jobLimits.labelsMax, additionalProperties: false } as const;
+export const Labels = Type.Record(LabelName, Text(255), labelBounds);
 /** 0 is the most urgent. */
 export const Priority = Type.Integer({ minimum: 0, maximum: 3 });
 
-const EnvironmentName = Type.String({ pattern: "^(?!HOLDFAST_)[A-Za-z_][A-Za-z0-9_]{0,127}$" });
+export const EnvironmentName = Type.String({ pattern: "^(?!HOLDFAST_)[A-Za-z_][A-Za-z0-9_]{0,127}$" });
 
-export const Source = Type.Object(
-  {
-    repository: Type.String({
-      minLength: 1,
-      maxLength: 2048,
-      pattern: "^[^\\u0000-\\u001f-][^\\u0000-\\u001f]*$",
-    }),
-    ref: Type.String({ minLength: 1, maxLength: 255, pattern: "^[^\\u0000-\\u0020-][^\\u0000-\\u0020]*$" }),
-  },
-  closed,
-);
+export const Repository = Type.String({
+  minLength: 1,
+  maxLength: 2048,
+  pattern: "^[^\\u0000-\\u001f-][^\\u0000-\\u001f]*$",
+});
+export const Ref = Type.String({
+  minLength: 1,
+  maxLength: 255,
+  pattern: "^[^\\u0000-\\u0020-][^\\u0000-\\u0020]*$",
+});
+export const ImageName = Type.String({ minLength: 1, maxLength: 512, pattern: "^[^\\u0000-\\u0020]+$" });
+export const SecretKey = Type.String({ pattern: "^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$" });
+
+export const Source = Type.Object({ repository: Repository, ref: Ref }, closed);
 
 export const PhaseKind = Type.Union([
   Type.Literal("source"),
@@ -66,7 +72,7 @@ export const PhaseSpec = Type.Object(
         maxItems: jobLimits.commandWordsMax,
       },
     ),
-    image: Type.Optional(Type.String({ minLength: 1, maxLength: 512, pattern: "^[^\\u0000-\\u0020]+$" })),
+    image: Type.Optional(ImageName),
     env: Type.Optional(
       Type.Record(EnvironmentName, Text(32768), {
         maxProperties: jobLimits.environmentMax,
@@ -75,14 +81,10 @@ export const PhaseSpec = Type.Object(
     ),
     /** Environment from secrets: `NAME: { name, key }`, which the runtime resolves where the phase runs. */
     secrets: Type.Optional(
-      Type.Record(
-        EnvironmentName,
-        Type.Object(
-          { name: Name, key: Type.String({ pattern: "^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$" }) },
-          closed,
-        ),
-        { maxProperties: jobLimits.environmentMax, additionalProperties: false },
-      ),
+      Type.Record(EnvironmentName, Type.Object({ name: Name, key: SecretKey }, closed), {
+        maxProperties: jobLimits.environmentMax,
+        additionalProperties: false,
+      }),
     ),
     /** Between asking a phase to stop and killing it. */
     grace: Type.Optional(Duration),
@@ -256,8 +258,12 @@ export const ArtifactView = Type.Object(
   closed,
 );
 
+/** A merge patch (RFC 7396): labels that it doesn't name stay, a label set to null is removed. */
 export const JobPatch = Type.Object(
-  { labels: Type.Optional(Labels), priority: Type.Optional(Priority) },
+  {
+    labels: Type.Optional(Type.Record(LabelName, Nullable(Text(255)), labelBounds)),
+    priority: Type.Optional(Priority),
+  },
   { ...closed, minProperties: 1 },
 );
 
