@@ -3,16 +3,22 @@ import { constants } from "node:os";
 
 const preload = new URL("end-with-parent.mjs", import.meta.url).href;
 
+/** What the preload reads: whose end it ends with, and how long after. */
+const endsWithUs = (graceMs) => ({
+  HOLDFAST_LAUNCHER: String(process.pid),
+  HOLDFAST_LAUNCHER_GRACE_MS: String(graceMs),
+});
+
+/** How long a program that lost us may take to stop in order. */
+const graceMs = 15_000;
+
 /**
- * Environment and streams for a Node program that must not outlive us. Without `--import` in its arguments,
- * because npm is started by its own script, NODE_OPTIONS carries the preload.
+ * Environment and streams for npm, which must not outlive us: it would write while the next start, which finds
+ * our lock stale, installs again. It is started by its own script, so NODE_OPTIONS carries the preload.
  */
-export function endsWithUs(stdio) {
-  const options = [process.env.NODE_OPTIONS, `--import=${preload}`].filter(Boolean).join(" ");
-  return {
-    env: { ...process.env, NODE_OPTIONS: options, HOLDFAST_LAUNCHER: String(process.pid) },
-    stdio: [...stdio, "ipc"],
-  };
+export function npmEndsWithUs(stdio) {
+  const NODE_OPTIONS = [process.env.NODE_OPTIONS, `--import=${preload}`].filter(Boolean).join(" ");
+  return { env: { ...process.env, NODE_OPTIONS, ...endsWithUs(0) }, stdio: [...stdio, "ipc"] };
 }
 
 /**
@@ -22,7 +28,7 @@ export function endsWithUs(stdio) {
 export function runChild(node, args, { cwd, env } = {}) {
   const child = spawn(node, [`--import=${preload}`, "--disable-warning=ExperimentalWarning", ...args], {
     cwd,
-    env: { ...process.env, ...env, HOLDFAST_LAUNCHER: String(process.pid) },
+    env: { ...process.env, ...env, ...endsWithUs(graceMs) },
     stdio: ["inherit", "inherit", "inherit", "ipc"],
   });
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) {

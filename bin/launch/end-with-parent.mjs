@@ -1,10 +1,12 @@
 // Preloaded into what the launcher starts. The channel to the launcher closes when the launcher dies, also by
-// SIGKILL; then this process is asked to stop, as by the launcher itself, and made to after a while.
-const graceMs = 15_000;
+// SIGKILL; then this process ends too: at once, or asked to stop as by the launcher itself and made to later.
+const { HOLDFAST_LAUNCHER: launcher, HOLDFAST_LAUNCHER_GRACE_MS: graceMs } = process.env;
 
-if (process.env.HOLDFAST_LAUNCHER === String(process.ppid) && process.channel !== undefined) {
+if (launcher === String(process.ppid) && process.channel !== undefined) {
+  const kill = () => process.kill(process.pid, "SIGKILL");
   process.once("disconnect", () => {
-    setTimeout(() => process.kill(process.pid, "SIGKILL"), graceMs).unref();
+    if (graceMs === "0") kill();
+    setTimeout(kill, Number(graceMs)).unref();
     process.kill(process.pid, "SIGTERM");
   });
   // The channel itself keeps nothing running.

@@ -2,7 +2,7 @@ import { spawn } from "node:child_process";
 import { readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { lockDirectory } from "../../src/dev/directory-lock.mjs";
-import { endsWithUs } from "./child.mjs";
+import { npmEndsWithUs } from "./child.mjs";
 
 const waitMsMax = 15 * 60_000;
 const outputCharactersMax = 20_000;
@@ -14,11 +14,10 @@ const say = (line) => process.stderr.write(`holdfast: ${line}\n`);
  * `locks` is where they meet. The stamp, a copy of the lockfile inside node_modules, is written last: an
  * install that was killed has none, and is done again.
  */
-export async function installPackages({ folder, locks, title }) {
+export async function installPackages({ folder, locks, name, title }) {
   if (isInstalled(folder)) return;
-  const name = `install-${title.replaceAll(/[^a-z]+/g, "-")}`;
   const onWait = (pid) => say(`waiting for process ${pid}, which is installing ${title} …`);
-  const lock = await lockDirectory(locks, { name, waitMs: waitMsMax, onWait });
+  const lock = await lockDirectory(locks, { name: `install-${name}`, waitMs: waitMsMax, onWait });
   if ("heldBy" in lock) throw new Error(`process ${lock.heldBy} has been installing ${title} for too long`);
   try {
     // Another process may have installed them while we waited.
@@ -79,8 +78,7 @@ function isForThisPlatform({ os, cpu, libc }) {
 function npmCi(folder) {
   const flags = ["--ignore-scripts", "--no-audit", "--no-fund", "--include=dev", "--include=optional"];
   const windows = process.platform === "win32";
-  // An npm that outlived us would write while the next start, which finds our lock stale, installs again.
-  const { env, stdio } = endsWithUs(["ignore", "pipe", "pipe"]);
+  const { env, stdio } = npmEndsWithUs(["ignore", "pipe", "pipe"]);
   const child = spawn(windows ? "npm.cmd" : "npm", ["ci", ...flags], {
     cwd: folder,
     env,

@@ -8,7 +8,7 @@ export const root = join(dirname(fileURLToPath(import.meta.url)), "..", "..");
 /** Installs what the checkout is missing and gives the Node to run it with. */
 export async function makeReady() {
   const locks = join(root, ".holdfast");
-  const packages = installPackages({ folder: root, locks, title: "packages" });
+  const packages = installPackages({ folder: root, locks, name: "packages", title: "packages" });
   const node = isNodeSupported(process.version) ? Promise.resolve(process.execPath) : installNode(locks);
   return (await Promise.all([node, packages]))[0];
 }
@@ -16,8 +16,8 @@ export async function makeReady() {
 async function installNode(locks) {
   const node = pinnedNode(root);
   if (node === null) throw tooOld(`, and none is pinned for ${process.platform}-${process.arch}`);
-  const title = `the pinned Node (this one, ${process.version}, is too old)`;
-  await installPackages({ folder: join(root, "toolchain"), locks, title });
+  const title = `the pinned Node (${process.version} here is too old)`;
+  await installPackages({ folder: join(root, "toolchain"), locks, name: "node", title });
   return node;
 }
 
