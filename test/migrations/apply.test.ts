@@ -96,7 +96,10 @@ test("M1: two that apply at once take turns, and each migration runs once", asyn
     clients.map((client) => applySchema(client, { migrations: [first, second] })),
   );
   const applied = results.flatMap((result) => result.applied.map(({ version }) => version));
-  assert.deepEqual(applied.sort((a, b) => a - b), [1, 2]);
+  assert.deepEqual(
+    applied.sort((a, b) => a - b),
+    [1, 2],
+  );
 });
 
 test("M1: a connection killed in the middle of a migration leaves nothing, and the next apply goes on", async (t) => {

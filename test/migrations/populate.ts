@@ -1,0 +1,111 @@
+import { randomUUID } from "node:crypto";
+import type { Client } from "pg";
+
+const digest = "ab".repeat(32);
+
+/** Rows of one tenant in every table of schema 6, jobs in each of their states; written as a superuser. */
+export async function populateSchema6(
+  client: Client,
+  tenant: string,
+): Promise<{ sandbox: string; job: string }> {
+  const principal = randomUUID();
+  const sandbox = randomUUID();
+  const running = randomUUID();
+  await client.query("insert into holdfast.tenants (tenant_id) values ($1)", [tenant]);
+  await client.query(
+    "insert into holdfast.principals (tenant_id, principal_id, name) values ($1, $2, 'ci')",
+    [tenant, principal],
+  );
+  await client.query(
+    `insert into holdfast.tokens (tenant_id, token_id, principal_id, token_hash, scopes, expires_at)
+     values ($1, gen_random_uuid(), $2, sha256(convert_to($1, 'UTF8')), '{jobs:write}', now() + interval '1 day')`,
+    [tenant, principal],
+  );
+  await client.query(
+    `insert into holdfast.commands (tenant_id, command_id, principal_id, idempotency_key, operation, target, fingerprint)
+     values ($1, gen_random_uuid(), $2, 'key-1', 'submit', 'jobs', sha256('x'))`,
+    [tenant, principal],
+  );
+  await client.query("insert into holdfast.job_specs (tenant_id, spec_digest, spec) values ($1, $2, $3)", [
+    tenant,
+    digest,
+    '{"phases": [{"name": "compile", "unicode": "\\u00e9\\ud83d\\ude00"}], "number": 1e400}',
+  ]);
+  const insertJob = `insert into holdfast.jobs (tenant_id, job_id, name, spec_digest, state, labels, finished_at,
+      cancel_requested_at, cancel_reason, failure_code, claimed_by, claimed_until, container_id, created_at)
+    values ($1, $2, 'build', '${digest}', $3, '{"b": 1, "a": "\\n"}', $4, $5, $6, $7, $8, $9, $10,
+      '2020-02-29T23:59:59.123456Z')`;
+  const at = "2021-03-04T05:06:07.000001Z";
+  const job = (id: string, state: string, facts: readonly (string | null)[]) =>
+    client.query(insertJob, [tenant, id, state, ...facts]);
+  await job(randomUUID(), "queued", [null, null, null, null, null, null, null]);
+  await job(running, "running", [null, null, null, null, "host-1", "infinity", "c0ffee"]);
+  await job(randomUUID(), "succeeded", [at, null, null, null, "host-1", at, "c0ffee"]);
+  await job(randomUUID(), "failed", [at, null, null, "exit_1", "host-2", at, null]);
+  await job(randomUUID(), "cancelled", [at, at, "not wanted", null, null, null, null]);
+  await client.query(
+    `insert into holdfast.artifacts (tenant_id, job_id, name, blob_key, bytes, sha256, media_type, manifest, retain_until)
+     values ($1, $2, 'site.tar.gz', 'k', 1, '${digest}', 'application/gzip', '[]', now() + interval '1 day')`,
+    [tenant, running],
+  );
+  await client.query(
+    `insert into holdfast.resource_changes (tenant_id, kind, resource_id, root_id, resource_version, operation, body)
+     values ($1, 'job', $2, $2, 1, 'created', '{"state": "queued"}')`,
+    [tenant, running],
+  );
+  await client.query(
+    `insert into holdfast.publication_outbox (tenant_id, publication_id, source_kind, source_id, destination, payload)
+     values ($1, gen_random_uuid(), 'job', $2, 'hook', '{}')`,
+    [tenant, running],
+  );
+  await client.query(
+    `insert into holdfast.leases (tenant_id, kind, resource_id, due_at, wake_at)
+     select $1, kind, gen_random_uuid(), now(), now()
+     from unnest('{admission,execution,session,activation,sandbox,work,publication,retention}'::text[]) as kind`,
+    [tenant],
+  );
+  await client.query(
+    `insert into holdfast.sandbox_attempts (tenant_id, sandbox_id, owner_kind, owner_id, step, ordinal, name, runtime,
+       spec, spec_digest, deadline)
+     values ($1, $2, 'execution', gen_random_uuid(), 'compile', 1, 's-1', 'process', '{}', '${digest}', now() + interval '1 h')`,
+    [tenant, sandbox],
+  );
+  await client.query(
+    "insert into holdfast.log_chunks (tenant_id, sandbox_id, seq, stream, at, body) values ($1, $2, 1, 'stdout', now(), 'hello')",
+    [tenant, sandbox],
+  );
+  return { sandbox, job: running };
+}
+
+/** Rows of the same tenant in every table that 0007 adds. */
+export async function populateSchema7(
+  client: Client,
+  tenant: string,
+  { sandbox, job }: { readonly sandbox: string; readonly job: string },
+): Promise<void> {
+  const attempt = randomUUID();
+  await client.query(
+    `insert into holdfast.execution_attempts (tenant_id, job_id, ordinal, attempt_id, pool, plan, plan_digest, started_at, deadline)
+     values ($1, $2, 1, $3, 'default', '{"sources": {}}', '${digest}', now(), now() + interval '1 h')`,
+    [tenant, job, attempt],
+  );
+  await client.query(
+    "insert into holdfast.execution_phases (tenant_id, attempt_id, number, name, kind) values ($1, $2, 1, 'compile', 'compile')",
+    [tenant, attempt],
+  );
+  await client.query(
+    `insert into holdfast.source_pins (tenant_id, attempt_id, source, commit_id, sandbox_id)
+     values ($1, $2, 'engine', '${"a".repeat(40)}', $3)`,
+    [tenant, attempt, sandbox],
+  );
+  await client.query(
+    `insert into holdfast.attempt_objects (tenant_id, attempt_id, phase, name, blob_key, bytes, sha256, media_type, sandbox_id)
+     values ($1, $2, 'compile', 'out.tar', 'k', 1, '${digest}', 'application/x-tar', $3)`,
+    [tenant, attempt, sandbox],
+  );
+  await client.query(
+    `update holdfast.slots set tenant_id = $1, attempt_id = $2, taken_at = now()
+     where (pool, slot) = (select pool, slot from holdfast.slots where tenant_id is null limit 1)`,
+    [tenant, attempt],
+  );
+}
