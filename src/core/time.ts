@@ -1,3 +1,4 @@
+import { readDuration } from "../wire/duration.ts";
 import type { Branded } from "./ids.ts";
 
 /** A point in time: whole microseconds since 1970-01-01T00:00:00Z, as PostgreSQL's timestamptz keeps it. */
@@ -38,13 +39,8 @@ export function parseInstant(text: string): Instant {
   return instant(BigInt(date.getTime()) * 1000n + BigInt(fraction.padEnd(6, "0")));
 }
 
-const unitMicroseconds = { us: 1n, ms: 1_000n, s: 1_000_000n, m: 60_000_000n, h: 3_600_000_000n } as const;
-
 /** Read a duration as people write one: `90s`, `10m`, `1h30m`. Units h, m, s, ms, us, each at most once, in order. */
 export function parseDuration(text: string): Microseconds | undefined {
-  const match = /^(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)?(?:(\d{1,9})ms)?(?:(\d{1,9})us)?$/.exec(text);
-  if (match === null || text === "") return undefined;
-  const part = (index: number, unit: keyof typeof unitMicroseconds) =>
-    BigInt(match[index] ?? "0") * unitMicroseconds[unit];
-  return microseconds(part(1, "h") + part(2, "m") + part(3, "s") + part(4, "ms") + part(5, "us"));
+  const read = readDuration(text);
+  return read === undefined ? undefined : microseconds(read);
 }
