@@ -20,6 +20,8 @@ import type { ServerAccount } from "./account.ts";
 export interface Binaries {
   readonly postgres: string;
   readonly initdb: string;
+  /** As the program says it: `17.6`. */
+  readonly version: string;
 }
 
 const packages: Readonly<Record<string, string>> = {
@@ -55,21 +57,25 @@ export function packagedBinaries(): string {
  * (root's home is 0700), they run from a copy below the temporary folder.
  */
 export function runnableBinaries(native: string, account: ServerAccount | null): Binaries {
-  let folder = native;
-  if (!linkLibraries(native) || !runs(native, account)) folder = copied(native);
-  if (!runs(folder, account)) {
-    const detail = `The embedded PostgreSQL in ${folder} cannot be run on this machine (it needs glibc)`;
+  const here = linkLibraries(native) ? versionOf(native, account) : null;
+  const folder = here === null ? copied(native) : native;
+  const version = here ?? versionOf(folder, account);
+  if (version === null) {
+    const detail = `The embedded PostgreSQL in ${folder} cannot be run on this machine (on Linux it needs glibc)`;
     throw new HoldfastError("postgres_unavailable", detail);
   }
-  return { postgres: program(folder, "postgres"), initdb: program(folder, "initdb") };
+  return { postgres: program(folder, "postgres"), initdb: program(folder, "initdb"), version };
 }
 
 function program(folder: string, name: string): string {
   return join(folder, "bin", process.platform === "win32" ? `${name}.exe` : name);
 }
 
-function runs(folder: string, account: ServerAccount | null): boolean {
-  return spawnSync(program(folder, "postgres"), ["--version"], { cwd: "/", ...account }).status === 0;
+/** Null when the account cannot run it. */
+function versionOf(folder: string, account: ServerAccount | null): string | null {
+  const options = { cwd: "/", encoding: "utf8", ...account } as const;
+  const { status, stdout } = spawnSync(program(folder, "postgres"), ["--version"], options);
+  return status === 0 ? (/\d+(\.\d+)?/.exec(stdout)?.[0] ?? null) : null;
 }
 
 interface LibraryLink {

@@ -32,8 +32,10 @@ export function clusterData(directory: string): string {
   return join(directory, "cluster", "data");
 }
 
-export function clusterExists(directory: string): boolean {
-  return existsSync(join(clusterData(directory), "PG_VERSION"));
+/** The major version that made the cluster, or null when there is none. */
+export function clusterVersion(directory: string): string | null {
+  const path = join(clusterData(directory), "PG_VERSION");
+  return existsSync(path) ? readFileSync(path, "utf8").trim() : null;
 }
 
 export function readCluster(directory: string): Cluster {
@@ -41,16 +43,19 @@ export function readCluster(directory: string): Cluster {
   return { data: clusterData(directory), password };
 }
 
+export interface ClusterOptions {
+  readonly directory: string;
+  readonly binaries: Binaries;
+  readonly account: ServerAccount | null;
+  /** Whether the files are flushed to disk. */
+  readonly durable: boolean;
+}
+
 /**
  * Runs initdb under another name and renames the whole at the end, so that a cluster which exists is complete:
  * one that a SIGKILL cut short is removed by the next start.
  */
-export async function createCluster(options: {
-  readonly directory: string;
-  readonly binaries: Binaries;
-  readonly account: ServerAccount | null;
-  readonly durable: boolean;
-}): Promise<void> {
+export async function createCluster(options: ClusterOptions): Promise<void> {
   const { directory, account } = options;
   removeUnfinished(directory);
   const fresh = mkdtempSync(join(directory, unfinishedPrefix));
@@ -74,7 +79,7 @@ export async function createCluster(options: {
 }
 
 async function runInitdb(
-  options: { readonly binaries: Binaries; readonly account: ServerAccount | null; readonly durable: boolean },
+  options: ClusterOptions,
   data: string,
   passwordFile: string,
   logFile: string,

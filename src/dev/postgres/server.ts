@@ -19,8 +19,9 @@ import { type ServerAccount, serverAccount } from "./account.ts";
 import { packagedBinaries, runnableBinaries } from "./binaries.ts";
 import {
   type Cluster,
+  type ClusterOptions,
   clusterData,
-  clusterExists,
+  clusterVersion,
   createCluster,
   dataPath,
   readCluster,
@@ -101,10 +102,7 @@ async function startLocked(options: PostgresOptions, release: () => void): Promi
   // A guard that has lost its owner removes the folder, as the server's account.
   if (throwaway && account !== null) chownSync(directory, account.uid, account.gid);
   const binaries = runnableBinaries(options.binaries ?? packagedBinaries(), account);
-  if (!clusterExists(directory)) {
-    log("PostgreSQL: making a new database cluster (once, a few seconds)");
-    await createCluster({ directory, binaries, account, durable: !throwaway });
-  }
+  await ensureCluster({ directory, binaries, account, durable: !throwaway }, log);
   const cluster = readCluster(directory);
   const ignoredPid = await settlePrevious(cluster.data, log);
   const socket =
@@ -137,6 +135,18 @@ async function startLocked(options: PostgresOptions, release: () => void): Promi
     await stopServer(server, pidIn(readPidFile(cluster.data)));
     if (socket !== null) removeSocketDirectory(socket);
     throw error;
+  }
+}
+
+async function ensureCluster(options: ClusterOptions, log: (line: string) => void): Promise<void> {
+  const { directory, binaries } = options;
+  const made = clusterVersion(directory);
+  if (made === null) {
+    log("PostgreSQL: making a new database cluster (once, a few seconds)");
+    await createCluster(options);
+  } else if (made !== binaries.version.split(".")[0]) {
+    const detail = `${directory} was made by PostgreSQL version ${made}, and this is ${binaries.version}: use another directory`;
+    throw new HoldfastError("postgres_unavailable", detail);
   }
 }
 
