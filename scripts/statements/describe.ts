@@ -1,5 +1,6 @@
 import type { Client, Connection, Submittable } from "pg";
-import { type Codec, serverTypes } from "../../src/core/postgres/codecs.ts";
+import { serverTypes } from "../../src/core/postgres/codecs.ts";
+import type { Codec } from "../../src/core/postgres/statement.ts";
 import type { ParsedStatement } from "./parser.ts";
 
 /** A statement with the types that the server gave to its parameters and columns. */

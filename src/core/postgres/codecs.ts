@@ -1,13 +1,6 @@
 import { type CustomTypesConfig, types } from "pg";
 import { formatInstant, type Instant, instant, parseInstant } from "../time.ts";
-import type { Cardinality, Statement } from "./statement.ts";
-
-/**
- * How one parameter travels to PostgreSQL. The driver turns strings, numbers, bigints, booleans, Buffers and
- * arrays of them into text by itself (`plain`); the others look like something else in TypeScript than they
- * are in SQL: an Instant is a bigint, and a JSON value may be a string or null.
- */
-export type Codec = "plain" | "instant" | "instants" | "json" | "json_or_null";
+import type { Cardinality, Codec, Statement } from "./statement.ts";
 
 /** A type of the server, as TypeScript sees it. The generator and the driver read the same table. */
 export interface ServerType {

@@ -1,7 +1,12 @@
-import type { Codec } from "./codecs.ts";
-
 /** How many rows a statement gives: exactly one, at most one, any number, or only their count. */
 export type Cardinality = "one" | "maybe" | "many" | "exec";
+
+/**
+ * How one parameter travels to PostgreSQL. The driver turns strings, numbers, bigints, booleans, Buffers and
+ * arrays of them into text by itself (`plain`); the others look like something else in TypeScript than they
+ * are in SQL: an Instant is a bigint, and a JSON value may be a string or null.
+ */
+export type Codec = "plain" | "instant" | "instants" | "json" | "json_or_null";
 
 /**
  * One named statement of a `.sql` file. The `.sql.ts` beside that file is generated (`npm run generate`) from
