@@ -1,0 +1,57 @@
+import * as read from "./readers.ts";
+
+/** One key of the environment. `docs/reference/config.md` documents each, and a test holds the two to each other. */
+interface Key<Value> {
+  readonly name: string;
+  /** Used when the key is not set. Without one the value is null. */
+  readonly fallback?: string;
+  /** May also come from the file that NAME_FILE names, and is never shown. */
+  readonly secret?: true;
+  /** Throws an error whose message continues the key's name. */
+  readonly read: (text: string) => Value;
+}
+
+export type KeyTable = Readonly<Record<string, Key<unknown>>>;
+export type KeyReaders = typeof configKeys;
+
+export const configKeys = {
+  // Store
+  database: { name: "HOLDFAST_DATABASE_URL", secret: true, read: read.postgresUrl },
+  installation: { name: "HOLDFAST_INSTALLATION", read: read.installation },
+
+  // Listeners
+  host: { name: "HOLDFAST_HOST", fallback: "127.0.0.1", read: read.host },
+  port: { name: "HOLDFAST_PORT", fallback: "7717", read: read.port },
+  callbackHost: { name: "HOLDFAST_CALLBACK_HOST", fallback: "127.0.0.1", read: read.host },
+  callbackPort: { name: "HOLDFAST_CALLBACK_PORT", fallback: "7718", read: read.port },
+  callbackUrl: { name: "HOLDFAST_CALLBACK_URL", read: read.httpUrl },
+  callbackKeysFile: { name: "HOLDFAST_CALLBACK_KEYS_FILE", read: read.path },
+
+  // Outside
+  runtime: { name: "HOLDFAST_RUNTIME", fallback: "process", read: read.oneOf("process") },
+  sandboxDirectory: { name: "HOLDFAST_SANDBOX_DIRECTORY", read: read.path },
+  secretsDirectory: { name: "HOLDFAST_SECRETS_DIRECTORY", read: read.path },
+  blobDirectory: { name: "HOLDFAST_BLOB_DIRECTORY", read: read.path },
+
+  // Limits
+  queueMax: { name: "HOLDFAST_QUEUE_MAX", fallback: "1000", read: read.wholeNumber(1, 1_000_000) },
+  artifactRetention: { name: "HOLDFAST_ARTIFACT_RETENTION", fallback: "30d", read: read.duration },
+  logBytesMax: {
+    name: "HOLDFAST_LOG_BYTES_MAX",
+    fallback: "16MiB",
+    read: read.bytes(65_536, 1_073_741_824),
+  },
+
+  // The process's own log
+  logLevel: {
+    name: "HOLDFAST_LOG_LEVEL",
+    fallback: "info",
+    read: read.oneOf("fatal", "error", "warn", "info", "debug", "trace", "silent"),
+  },
+
+  // Command line and client
+  url: { name: "HOLDFAST_URL", read: read.httpUrl },
+  token: { name: "HOLDFAST_TOKEN", secret: true, read: read.token },
+  noColor: { name: "NO_COLOR", read: read.present },
+  terminal: { name: "TERM", read: read.anyText },
+} as const satisfies KeyTable;
