@@ -17,6 +17,8 @@ export interface GuardOptions {
   /** File descriptors: where the program's output goes, and files that it reads as 4, 5, …. */
   readonly output: number;
   readonly files?: readonly number[];
+  /** Whether the kernel signals the program too when its shell dies; unless said, where setpriv can do it. */
+  readonly deathSignal?: boolean;
   /** All that the program finds in its environment, beside a search path: none of ours is meant for it. */
   readonly environment?: Readonly<Record<string, string>>;
 }
@@ -75,7 +77,7 @@ export function startGuarded(options: GuardOptions): Guarded {
     // Windows ends a child with its parent, because libuv puts it in a job object.
     return guarded(spawn(program, args, { cwd, stdio: [...stdio], windowsHide: true }));
   }
-  const death = parentDeathCommand(orphanSignal);
+  const death = (options.deathSignal ?? hasDeathSignal()) ? ["setpriv", `--pdeathsig=${orphanSignal}`] : [];
   const command = [...death, program, ...args];
   const env = { PATH: searchPath, ...options.environment };
   const script = ["-c", guardScript, "holdfast-guard", orphanSignal, options.removeWhenOrphaned ?? ""];
@@ -107,9 +109,9 @@ function guarded(child: ChildProcess): Guarded {
 let deathSignals: boolean | undefined;
 
 /** A busybox setpriv, and an old one, have no `--pdeathsig`; then the pipe alone has to do. */
-function parentDeathCommand(signal: OrphanSignal): readonly string[] {
-  if (process.platform !== "linux") return [];
+function hasDeathSignal(): boolean {
   const env = { PATH: searchPath };
-  deathSignals ??= spawnSync("setpriv", ["--pdeathsig=INT", "true"], { env }).status === 0;
-  return deathSignals ? ["setpriv", `--pdeathsig=${signal}`] : [];
+  deathSignals ??=
+    process.platform === "linux" && spawnSync("setpriv", ["--pdeathsig=INT", "true"], { env }).status === 0;
+  return deathSignals;
 }

@@ -66,7 +66,7 @@ async function waitUntilGone(data: string, deadlineMs: number): Promise<void> {
   while (serversIn(data).length > 0 && performance.now() < deadline) await wait(50);
 }
 
-function sendSignal(signal: NodeJS.Signals, pids: readonly number[]): void {
+export function sendSignal(signal: NodeJS.Signals, pids: readonly number[]): void {
   for (const pid of pids) {
     try {
       process.kill(pid, signal);

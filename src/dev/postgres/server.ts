@@ -28,7 +28,7 @@ import {
   superuser,
 } from "./cluster.ts";
 import { type Guarded, startGuarded } from "./guard.ts";
-import { readPidFile, settlePrevious } from "./previous.ts";
+import { readPidFile, sendSignal, settlePrevious } from "./previous.ts";
 import { removeSocketDirectory, socketDirectory, socketPort } from "./socket.ts";
 
 /** What `pg` needs to connect; `host` is the folder of the server's socket. */
@@ -239,7 +239,7 @@ async function stopServer(server: Guarded, pid: number | null): Promise<void> {
   if (await endsWithin(server, fastStopMs)) return;
   server.signal("SIGQUIT");
   if (await endsWithin(server, immediateStopMs)) return;
-  if (pid !== null) process.kill(pid, "SIGKILL");
+  sendSignal("SIGKILL", pid === null ? [] : [pid]);
   await endsWithin(server, immediateStopMs);
 }
 
