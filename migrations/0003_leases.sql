@@ -36,6 +36,9 @@ create table holdfast.leases_retention partition of holdfast.leases for values i
 
 -- A claim walks tenants by a loose scan of this index and takes the first due rows of each.
 create index leases_due on holdfast.leases (queue, priority, tenant_id, wake_at, resource_id);
+-- Whether anything of a queue is due, and when the next one will be, is one row of this one, however many
+-- tenants and later rows there are.
+create index leases_wake on holdfast.leases (queue, wake_at);
 
 -- Hot and small: dead rows at the front of the index are what slows a claim.
 do $$

@@ -1,8 +1,9 @@
 -- Leases: who attends to what. The model stands at the top of migrations/0003_leases.sql.
 
 -- Takes up to :limit due leases of a queue, at most :quota of each tenant, most urgent first. Tenants are found
--- by a loose scan of the index, so a long backlog of one costs the others nothing. Rows that another claim has
--- locked are skipped. A lease whose holder let it expire is as due as one that nobody held.
+-- by a loose scan of the index and share what is left of the limit, so a long backlog of one costs the others
+-- nothing, and hardly more rows are locked than are taken. Rows that another claim has locked are skipped. A
+-- lease whose holder let it expire is as due as one that nobody held.
 -- name: claimLeases :many
 with recursive urgency(priority) as (
   values (0::smallint), (1::smallint), (2::smallint), (3::smallint)
@@ -18,39 +19,72 @@ with recursive urgency(priority) as (
     where l.kind = :kind and l.queue = :queue and l.priority = t.priority and l.tenant_id > t.tenant_id
     order by l.tenant_id limit 1)
   from tenant t where t.tenant_id is not null
-), due as (
-  select t.priority, d.tenant_id, d.resource_id, d.wake_at, d.turn
+), line as (
+  select t.priority, t.tenant_id, count(*) over (partition by t.priority) as tenants
   from tenant t
   cross join lateral (
-    select l.tenant_id, l.resource_id, l.wake_at, row_number() over (order by l.wake_at, l.resource_id) as turn
-    from (
-      select l.tenant_id, l.resource_id, l.wake_at from holdfast.leases l
-      where l.kind = :kind and l.queue = :queue and l.priority = t.priority and l.tenant_id = t.tenant_id
-        and l.wake_at <= :now
-      order by l.wake_at, l.resource_id
-      limit :quota
-      for update skip locked
-    ) l
-  ) d
+    select l.wake_at from holdfast.leases l
+    where l.kind = :kind and l.queue = :queue and l.priority = t.priority and l.tenant_id = t.tenant_id
+      and l.wake_at <= :now
+    order by l.wake_at limit 1
+  ) oldest
   where t.tenant_id is not null
-), first as (
-  select tenant_id, resource_id from due order by priority, turn, wake_at limit :limit
+  order by t.priority, oldest.wake_at, t.tenant_id
+), taken as (
+  -- The limit stops the walk along the lines, so later tenants' rows are not even looked at.
+  select d.tenant_id, d.resource_id
+  from line
+  cross join lateral (
+    select l.tenant_id, l.resource_id from holdfast.leases l
+    where l.kind = :kind and l.queue = :queue and l.priority = line.priority and l.tenant_id = line.tenant_id
+      and l.wake_at <= :now
+    order by l.wake_at, l.resource_id
+    limit least(:quota::bigint, (:limit::bigint + line.tenants - 1) / line.tenants)
+    for update skip locked
+  ) d
+  limit :limit
 )
 update holdfast.leases l
 set holder = :holder, epoch = nextval('holdfast.lease_epochs'),
     wake_at = :now::timestamptz + holdfast.microseconds(:lease_us)
-from first
-where l.kind = :kind and l.tenant_id = first.tenant_id and l.resource_id = first.resource_id
+from taken
+where l.kind = :kind and l.tenant_id = taken.tenant_id and l.resource_id = taken.resource_id
 returning l.tenant_id, l.kind, l.resource_id, l.epoch, l.wake_at as expires_at;
 
--- Extends what this holder still has. What is missing from the answer is lost: expired or taken.
+-- Extends what this holder still has, and shows that it is alive. `state` of each, by its place in the arrays:
+-- `renewed`, `lost` (expired or taken), or `busy`: still held, but a transaction has the row locked, for which
+-- the others must not wait.
 -- name: renewLeases :many
-update holdfast.leases l
-set wake_at = holdfast.ledger_now() + holdfast.microseconds(:lease_us)
-from unnest(:tenants::text[], :kinds::text[], :resources::uuid[], :epochs::bigint[]) as mine(tenant_id, kind, resource_id, epoch)
-where l.tenant_id = mine.tenant_id and l.kind = mine.kind and l.resource_id = mine.resource_id
-  and l.holder = :holder and l.epoch = mine.epoch and l.wake_at > holdfast.ledger_now()
-returning l.resource_id, l.epoch;
+with mine as (
+  select * from unnest(:tenants::text[], :kinds::text[], :resources::uuid[], :epochs::bigint[])
+    with ordinality as m(tenant_id, kind, resource_id, epoch, place)
+), beat as (
+  update holdfast.incarnations set seen_at = holdfast.ledger_now()
+  where incarnation_id = :holder and ended_at is null
+), held as (
+  select m.place, m.tenant_id, m.kind, m.resource_id from mine m
+  join holdfast.leases l on l.tenant_id = m.tenant_id and l.kind = m.kind and l.resource_id = m.resource_id
+  where l.holder = :holder and l.epoch = m.epoch and l.wake_at > holdfast.ledger_now()
+), free as (
+  select m.place, m.tenant_id, m.kind, m.resource_id from mine m
+  join holdfast.leases l on l.tenant_id = m.tenant_id and l.kind = m.kind and l.resource_id = m.resource_id
+  where l.holder = :holder and l.epoch = m.epoch and l.wake_at > holdfast.ledger_now()
+  for no key update of l skip locked
+), renewed as (
+  update holdfast.leases l
+  set wake_at = holdfast.ledger_now() + holdfast.microseconds(:lease_us)
+  from free
+  where l.tenant_id = free.tenant_id and l.kind = free.kind and l.resource_id = free.resource_id
+    and l.wake_at > holdfast.ledger_now()
+  returning free.place
+)
+select m.place::integer as "place!",
+  case
+    when exists (select from renewed r where r.place = m.place) then 'renewed'
+    when exists (select from held h where h.place = m.place) then 'busy'
+    else 'lost'
+  end as "state!"
+from mine m order by m.place;
 
 -- Gives a lease back, to be due again at a given instant. The epoch stays, so it can't be used again.
 -- name: returnLease :exec
@@ -63,11 +97,12 @@ where tenant_id = holdfast.current_tenant() and kind = :kind and resource_id = :
 insert into holdfast.leases (tenant_id, kind, resource_id, queue, priority, due_at, wake_at)
 values (holdfast.current_tenant(), :kind, :resource, :queue, :priority, :due_at, :due_at);
 
--- A new thing that its maker attends to at once.
+-- A new thing that its maker attends to at once. The lease runs from this statement, not from the beginning of
+-- its transaction, so that the maker can time it.
 -- name: insertHeldLease :one
 insert into holdfast.leases (tenant_id, kind, resource_id, queue, priority, due_at, wake_at, holder, epoch)
-values (holdfast.current_tenant(), :kind, :resource, :queue, :priority, :now, :now::timestamptz + holdfast.microseconds(:lease_us),
-  :holder, nextval('holdfast.lease_epochs'))
+values (holdfast.current_tenant(), :kind, :resource, :queue, :priority, :due_at,
+  holdfast.ledger_now() + holdfast.microseconds(:lease_us), :holder, nextval('holdfast.lease_epochs'))
 returning epoch, wake_at as expires_at;
 
 -- Locks the lease row, for those who change a resource from outside and must keep the lock order.

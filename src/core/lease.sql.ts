@@ -22,8 +22,9 @@ export interface ClaimLeasesRow {
 
 /**
  * Takes up to :limit due leases of a queue, at most :quota of each tenant, most urgent first. Tenants are found
- * by a loose scan of the index, so a long backlog of one costs the others nothing. Rows that another claim has
- * locked are skipped. A lease whose holder let it expire is as due as one that nobody held.
+ * by a loose scan of the index and share what is left of the limit, so a long backlog of one costs the others
+ * nothing, and hardly more rows are locked than are taken. Rows that another claim has locked are skipped. A
+ * lease whose holder let it expire is as due as one that nobody held.
  */
 export const claimLeases = statement<ClaimLeasesParams, ClaimLeasesRow, "many">(
   "lease.claimLeases",
@@ -44,60 +45,92 @@ export const claimLeases = statement<ClaimLeasesParams, ClaimLeasesRow, "many">(
     where l.kind = $1 and l.queue = $2 and l.priority = t.priority and l.tenant_id > t.tenant_id
     order by l.tenant_id limit 1)
   from tenant t where t.tenant_id is not null
-), due as (
-  select t.priority, d.tenant_id, d.resource_id, d.wake_at, d.turn
+), line as (
+  select t.priority, t.tenant_id, count(*) over (partition by t.priority) as tenants
   from tenant t
   cross join lateral (
-    select l.tenant_id, l.resource_id, l.wake_at, row_number() over (order by l.wake_at, l.resource_id) as turn
-    from (
-      select l.tenant_id, l.resource_id, l.wake_at from holdfast.leases l
-      where l.kind = $1 and l.queue = $2 and l.priority = t.priority and l.tenant_id = t.tenant_id
-        and l.wake_at <= $3
-      order by l.wake_at, l.resource_id
-      limit $4
-      for update skip locked
-    ) l
-  ) d
+    select l.wake_at from holdfast.leases l
+    where l.kind = $1 and l.queue = $2 and l.priority = t.priority and l.tenant_id = t.tenant_id
+      and l.wake_at <= $3
+    order by l.wake_at limit 1
+  ) oldest
   where t.tenant_id is not null
-), first as (
-  select tenant_id, resource_id from due order by priority, turn, wake_at limit $5
+  order by t.priority, oldest.wake_at, t.tenant_id
+), taken as (
+  select d.tenant_id, d.resource_id
+  from line
+  cross join lateral (
+    select l.tenant_id, l.resource_id from holdfast.leases l
+    where l.kind = $1 and l.queue = $2 and l.priority = line.priority and l.tenant_id = line.tenant_id
+      and l.wake_at <= $3
+    order by l.wake_at, l.resource_id
+    limit least($4::bigint, ($5::bigint + line.tenants - 1) / line.tenants)
+    for update skip locked
+  ) d
+  limit $5
 )
 update holdfast.leases l
 set holder = $6, epoch = nextval('holdfast.lease_epochs'),
     wake_at = $3::timestamptz + holdfast.microseconds($7)
-from first
-where l.kind = $1 and l.tenant_id = first.tenant_id and l.resource_id = first.resource_id
+from taken
+where l.kind = $1 and l.tenant_id = taken.tenant_id and l.resource_id = taken.resource_id
 returning l.tenant_id, l.kind, l.resource_id, l.epoch, l.wake_at as expires_at`,
 );
 
 export interface RenewLeasesParams {
-  readonly lease_us: bigint;
   readonly tenants: readonly string[];
   readonly kinds: readonly string[];
   readonly resources: readonly string[];
   readonly epochs: readonly bigint[];
   readonly holder: string;
+  readonly lease_us: bigint;
 }
 
 export interface RenewLeasesRow {
-  readonly resource_id: string;
-  readonly epoch: bigint;
+  readonly place: number;
+  readonly state: string;
 }
 
 /**
- * Extends what this holder still has. What is missing from the answer is lost: expired or taken.
+ * Extends what this holder still has, and shows that it is alive. `state` of each, by its place in the arrays:
+ * `renewed`, `lost` (expired or taken), or `busy`: still held, but a transaction has the row locked, for which
+ * the others must not wait.
  */
 export const renewLeases = statement<RenewLeasesParams, RenewLeasesRow, "many">(
   "lease.renewLeases",
   "many",
-  ["lease_us","tenants","kinds","resources","epochs","holder"],
+  ["tenants","kinds","resources","epochs","holder","lease_us"],
   ["plain","plain","plain","plain","plain","plain"],
-  `update holdfast.leases l
-set wake_at = holdfast.ledger_now() + holdfast.microseconds($1)
-from unnest($2::text[], $3::text[], $4::uuid[], $5::bigint[]) as mine(tenant_id, kind, resource_id, epoch)
-where l.tenant_id = mine.tenant_id and l.kind = mine.kind and l.resource_id = mine.resource_id
-  and l.holder = $6 and l.epoch = mine.epoch and l.wake_at > holdfast.ledger_now()
-returning l.resource_id, l.epoch`,
+  `with mine as (
+  select * from unnest($1::text[], $2::text[], $3::uuid[], $4::bigint[])
+    with ordinality as m(tenant_id, kind, resource_id, epoch, place)
+), beat as (
+  update holdfast.incarnations set seen_at = holdfast.ledger_now()
+  where incarnation_id = $5 and ended_at is null
+), held as (
+  select m.place, m.tenant_id, m.kind, m.resource_id from mine m
+  join holdfast.leases l on l.tenant_id = m.tenant_id and l.kind = m.kind and l.resource_id = m.resource_id
+  where l.holder = $5 and l.epoch = m.epoch and l.wake_at > holdfast.ledger_now()
+), free as (
+  select m.place, m.tenant_id, m.kind, m.resource_id from mine m
+  join holdfast.leases l on l.tenant_id = m.tenant_id and l.kind = m.kind and l.resource_id = m.resource_id
+  where l.holder = $5 and l.epoch = m.epoch and l.wake_at > holdfast.ledger_now()
+  for no key update of l skip locked
+), renewed as (
+  update holdfast.leases l
+  set wake_at = holdfast.ledger_now() + holdfast.microseconds($6)
+  from free
+  where l.tenant_id = free.tenant_id and l.kind = free.kind and l.resource_id = free.resource_id
+    and l.wake_at > holdfast.ledger_now()
+  returning free.place
+)
+select m.place::integer as "place",
+  case
+    when exists (select from renewed r where r.place = m.place) then 'renewed'
+    when exists (select from held h where h.place = m.place) then 'busy'
+    else 'lost'
+  end as "state"
+from mine m order by m.place`,
 );
 
 export interface ReturnLeaseParams {
@@ -106,9 +139,7 @@ export interface ReturnLeaseParams {
   readonly resource: string;
 }
 
-/**
- * Gives a lease back, to be due again at a given instant. The epoch stays, so it can't be used again.
- */
+/** Gives a lease back, to be due again at a given instant. The epoch stays, so it can't be used again. */
 export const returnLease = statement<ReturnLeaseParams, never, "exec">(
   "lease.returnLease",
   "exec",
@@ -127,9 +158,7 @@ export interface InsertLeaseParams {
   readonly due_at: Instant;
 }
 
-/**
- * A new thing that needs attention.
- */
+/** A new thing that needs attention. */
 export const insertLease = statement<InsertLeaseParams, never, "exec">(
   "lease.insertLease",
   "exec",
@@ -144,7 +173,7 @@ export interface InsertHeldLeaseParams {
   readonly resource: string;
   readonly queue: string;
   readonly priority: number;
-  readonly now: Instant;
+  readonly due_at: Instant;
   readonly lease_us: bigint;
   readonly holder: string;
 }
@@ -155,16 +184,17 @@ export interface InsertHeldLeaseRow {
 }
 
 /**
- * A new thing that its maker attends to at once.
+ * A new thing that its maker attends to at once. The lease runs from this statement, not from the beginning of
+ * its transaction, so that the maker can time it.
  */
 export const insertHeldLease = statement<InsertHeldLeaseParams, InsertHeldLeaseRow, "one">(
   "lease.insertHeldLease",
   "one",
-  ["kind","resource","queue","priority","now","lease_us","holder"],
+  ["kind","resource","queue","priority","due_at","lease_us","holder"],
   ["plain","plain","plain","plain","instant","plain","plain"],
   `insert into holdfast.leases (tenant_id, kind, resource_id, queue, priority, due_at, wake_at, holder, epoch)
-values (holdfast.current_tenant(), $1, $2, $3, $4, $5, $5::timestamptz + holdfast.microseconds($6),
-  $7, nextval('holdfast.lease_epochs'))
+values (holdfast.current_tenant(), $1, $2, $3, $4, $5,
+  holdfast.ledger_now() + holdfast.microseconds($6), $7, nextval('holdfast.lease_epochs'))
 returning epoch, wake_at as expires_at`,
 );
 
@@ -179,9 +209,7 @@ export interface LockLeaseRow {
   readonly wake_at: Instant;
 }
 
-/**
- * Locks the lease row, for those who change a resource from outside and must keep the lock order.
- */
+/** Locks the lease row, for those who change a resource from outside and must keep the lock order. */
 export const lockLease = statement<LockLeaseParams, LockLeaseRow, "maybe">(
   "lease.lockLease",
   "maybe",
@@ -197,9 +225,7 @@ export interface DeleteLeaseParams {
   readonly resource: string;
 }
 
-/**
- * Nothing is left to attend to.
- */
+/** Nothing is left to attend to. */
 export const deleteLease = statement<DeleteLeaseParams, never, "exec">(
   "lease.deleteLease",
   "exec",
@@ -215,9 +241,7 @@ export interface SetLeasePriorityParams {
   readonly resource: string;
 }
 
-/**
- * A waiting thing changes its urgency.
- */
+/** A waiting thing changes its urgency. */
 export const setLeasePriority = statement<SetLeasePriorityParams, never, "exec">(
   "lease.setLeasePriority",
   "exec",
@@ -231,9 +255,7 @@ export interface ExpireLeasesOfParams {
   readonly holder: string;
 }
 
-/**
- * What a process that is proven dead still held becomes due at once, instead of after the lease time.
- */
+/** What a process that is proven dead still held becomes due at once, instead of after the lease time. */
 export const expireLeasesOf = statement<ExpireLeasesOfParams, never, "exec">(
   "lease.expireLeasesOf",
   "exec",

@@ -18,3 +18,8 @@ update holdfast.publication_outbox
 set state = :state, tries = tries + 1, last_error = :last_error,
     settled_at = case when :state = 'pending' then null else holdfast.ledger_now() end
 where tenant_id = holdfast.current_tenant() and publication_id = :publication and state = 'pending';
+
+-- An operator gives a dead one its tries back.
+-- name: redeliverPublication :exec
+update holdfast.publication_outbox set state = 'pending', tries = 0, settled_at = null
+where tenant_id = holdfast.current_tenant() and publication_id = :publication and state = 'dead';

@@ -14,9 +14,7 @@ export interface InsertPublicationRow {
   readonly publication_id: string;
 }
 
-/**
- * Once by (source, destination): a replay of what wrote it writes nothing more.
- */
+/** Once by (source, destination): a replay of what wrote it writes nothing more. */
 export const insertPublication = statement<InsertPublicationParams, InsertPublicationRow, "maybe">(
   "outbox.insertPublication",
   "maybe",
@@ -69,4 +67,18 @@ export const settlePublication = statement<SettlePublicationParams, never, "exec
 set state = $1, tries = tries + 1, last_error = $2,
     settled_at = case when $1 = 'pending' then null else holdfast.ledger_now() end
 where tenant_id = holdfast.current_tenant() and publication_id = $3 and state = 'pending'`,
+);
+
+export interface RedeliverPublicationParams {
+  readonly publication: string;
+}
+
+/** An operator gives a dead one its tries back. */
+export const redeliverPublication = statement<RedeliverPublicationParams, never, "exec">(
+  "outbox.redeliverPublication",
+  "exec",
+  ["publication"],
+  ["plain"],
+  `update holdfast.publication_outbox set state = 'pending', tries = 0, settled_at = null
+where tenant_id = holdfast.current_tenant() and publication_id = $1 and state = 'dead'`,
 );

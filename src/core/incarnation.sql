@@ -1,0 +1,16 @@
+-- Incarnations: one row for each run of each process. Their heartbeat is in lease.sql, with the renewals.
+
+-- name: registerIncarnation :exec
+insert into holdfast.incarnations (incarnation_id, process, release, schema_minimum, schema_maximum, deployment_epoch)
+values (:incarnation, :process, :release, :schema_minimum, :schema_maximum, :deployment_epoch);
+
+-- name: endIncarnation :exec
+update holdfast.incarnations set ended_at = holdfast.ledger_now()
+where incarnation_id = :incarnation and ended_at is null;
+
+-- Those that have not ended and were seen within a time.
+-- name: liveIncarnations :many
+select incarnation_id, process, release, schema_minimum, schema_maximum, deployment_epoch, started_at, seen_at
+from holdfast.incarnations
+where ended_at is null and seen_at > (select holdfast.ledger_now()) - holdfast.microseconds(:within_us)
+order by started_at, incarnation_id;
