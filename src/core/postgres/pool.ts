@@ -1,4 +1,4 @@
-import pg from "pg";
+import { Client, type ClientConfig, Pool } from "pg";
 import { typeParsers } from "./codecs.ts";
 
 /** The roles of `migrations/roles.sql` that a process can play. A connection plays one of them for its life. */
@@ -41,12 +41,14 @@ export const defaultPoolLimits: PoolLimits = {
   connectTimeoutMs: 10_000,
 };
 
+const answerGraceMs = 5_000;
+
 function clientConfig(
   settings: ConnectionSettings,
   role: Role,
   limits: PoolLimits,
   name: string,
-): pg.ClientConfig {
+): ClientConfig {
   const options = {
     role: `holdfast_${role}`,
     // Every statement names its schema; an object of another schema never answers for ours.
@@ -71,6 +73,8 @@ function clientConfig(
       .map(([key, value]) => `-c ${key}=${value}`)
       .join(" "),
     connectionTimeoutMillis: limits.connectTimeoutMs,
+    // A connection that is only half there never answers. The server's own limit comes first.
+    query_timeout: limits.statementTimeoutMs + answerGraceMs,
     keepAlive: true,
     types: typeParsers,
   };
@@ -82,15 +86,15 @@ export async function connect(
   role: Role,
   name: string,
   limits = defaultPoolLimits,
-): Promise<pg.Client> {
-  const client = new pg.Client(clientConfig(settings, role, limits, name));
+): Promise<Client> {
+  const client = new Client(clientConfig(settings, role, limits, name));
   await client.connect();
   return client;
 }
 
 /** The connection pools of one process, one a role, opened when first asked for. */
 export interface Pools {
-  of(role: Role): pg.Pool;
+  of(role: Role): Pool;
   readonly settings: ConnectionSettings;
   close(): Promise<void>;
 }
@@ -103,13 +107,13 @@ export function openPools(options: {
   readonly onError?: (error: Error) => void;
 }): Pools {
   const limits = options.limits ?? defaultPoolLimits;
-  const pools = new Map<Role, pg.Pool>();
+  const pools = new Map<Role, Pool>();
   return {
     settings: options.settings,
     of(role) {
       let pool = pools.get(role);
       if (pool === undefined) {
-        pool = new pg.Pool({
+        pool = new Pool({
           ...clientConfig(options.settings, role, limits, `${options.name}/${role}`),
           max: limits.connectionsMax,
           idleTimeoutMillis: 60_000,

@@ -88,9 +88,10 @@ const connectionFaults = new Set([
 
 function isConnectionFault(error: Error): boolean {
   if ("code" in error && typeof error.code === "string") return connectionFaults.has(error.code);
-  // The driver gives these two no code of their own.
+  // The driver gives these no code of their own.
   return (
     error.message.startsWith("Connection terminated") ||
+    error.message === "Query read timeout" ||
     error.message.startsWith("timeout exceeded when trying to connect")
   );
 }

@@ -107,6 +107,7 @@ async function once<T>(
 ): Promise<T> {
   const client = await db.pools.of(scope.role).connect();
   let broken: Error | undefined;
+  let ended = false;
   // A checked-out client that loses its connection emits `error`; unheard, it would end the process.
   const onError = (error: Error) => {
     broken = error;
@@ -122,10 +123,21 @@ async function once<T>(
       const { kind, resource, holder, epoch } = scope.fence;
       await execute(client, assertFence, { kind, resource, holder, epoch });
     }
-    const result = await body({ now, run: (statement, params) => execute(client, statement, params) });
-    await client.query("commit");
+    const result = await body({
+      now,
+      async run(statement, params) {
+        // What a failed body left behind must not reach the connection's next transaction.
+        if (ended) throw new Error(`${statement.name} came after the end of its transaction`);
+        return execute(client, statement, params);
+      },
+    });
+    ended = true;
+    const { command } = await client.query("commit");
+    // COMMIT of a transaction in which a statement failed rolls back, and says so only here.
+    if (command !== "COMMIT") throw new Error("the body went on after a statement had failed");
     return result;
   } catch (error) {
+    ended = true;
     await client.query("rollback").catch((fault: Error) => {
       broken = fault;
     });
