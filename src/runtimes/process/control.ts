@@ -43,10 +43,10 @@ export function decide(state: StateRecord, request: Exclude<ControlRequest, { op
         ? accept({ ...raised, phase: "stopping" }, "end")
         : accept(raised, "nothing");
     case "release":
-      if (epoch > state.epoch)
-        return refuse(state, "invalid", `fence epoch ${epoch} before releasing with it`);
       if (state.releasedBy !== null) return accept(state, "nothing");
       if (state.phase !== "held") return refuse(state, "stopping", "it was stopped before it was released");
+      if (epoch > state.epoch)
+        return refuse(state, "invalid", `fence epoch ${epoch} before releasing with it`);
       if (request.limit <= 0n) return refuse(state, "invalid", "nothing is left of the deadline");
       return accept({ ...state, phase: "running", releasedBy: epoch }, "start");
   }

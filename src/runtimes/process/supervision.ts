@@ -4,7 +4,7 @@ import { type Instant, type Microseconds, toMilliseconds } from "../../core/time
 import { Command, type CommandEnd } from "./command.ts";
 import { type ControlRequest, decide, type Verdict } from "./control.ts";
 import { ControlServer } from "./control-server.ts";
-import { createSync, replaceSync } from "./durable.ts";
+import { createSync, isCode, replaceSync } from "./durable.ts";
 import { commandEnvironment } from "./environment.ts";
 import { toJson } from "./fields.ts";
 import { files } from "./layout.ts";
@@ -136,7 +136,10 @@ export class Supervision {
     }
   }
 
-  /** Record, then leave nothing behind: no process, no socket. A full disk is waited for. */
+  /**
+   * Record, then leave nothing behind: no process, no socket. A full disk is waited for; when the folder was
+   * deleted by hand, there is nobody left to tell.
+   */
   #finish(outcome: SandboxOutcome): void {
     this.#holdTimer.clear();
     this.#limitTimer.clear();
@@ -147,6 +150,10 @@ export class Supervision {
     try {
       createSync(join(this.#path, files.outcome), toJson(record));
     } catch (error) {
+      if (isCode(error, "ENOENT")) {
+        this.#server.close();
+        return;
+      }
       process.stderr.write(`the outcome can't be recorded yet: ${String(error)}\n`);
       this.#state = { ...this.#state, phase: "stopping" };
       setTimeout(() => this.#finish(outcome), recordRetryMilliseconds);
