@@ -66,7 +66,7 @@ create trigger sandbox_attempts_write_once before update on holdfast.sandbox_att
     'outcome', 'exit_code', 'outcome_message', 'overridden_by', 'log_truncated_at', 'log_complete_at', 'log_lost_reason');
 create trigger sandbox_attempts_transitions before update of state on holdfast.sandbox_attempts
   for each row execute function holdfast.keep_transitions(
-    'planned>held', 'planned>stopping', 'planned>stopped',
+    'planned>held', 'planned>stopped',
     'held>released', 'held>stopping', 'held>stopped',
     'released>stopping', 'released>stopped', 'stopping>stopped', 'stopped>removed');
 

@@ -49,6 +49,12 @@ export interface Runtime {
     signal: AbortSignal,
   ): AsyncIterable<LogRecord>;
 
+  /** The UID of the object with this name, recorded by anybody or not; null when there is none. */
+  find(name: string, signal: AbortSignal): Promise<string | null>;
+
+  /** The values behind a sandbox's secret references, as far as they can be read here, to be masked in its output (E15). */
+  secretValues(spec: Pick<SandboxSpec, "secrets">, signal: AbortSignal): Promise<readonly string[]>;
+
   /** Delete the object with this UID and everything of it. Gone already is success; another UID is untouched. */
   remove(ref: SandboxRef, signal: AbortSignal): Promise<void>;
 

@@ -1,0 +1,231 @@
+import type { JobId, TenantId } from "../core/ids.ts";
+import type { Instant } from "../core/time.ts";
+import { isProvenStopped, type Sandbox } from "../sandboxes/sandbox.ts";
+import type { PhaseKind } from "../wire/job.ts";
+import type { Plan, PlannedPhase } from "./plan.ts";
+
+/** The life of an attempt. Its outcome is written when it finishes and never changes. */
+export type AttemptState = "active" | "finished" | "cleaned";
+export type AttemptEvent = "finish" | "clean";
+
+/** The whole machine; the database refuses the same moves (`execution_attempts_transitions`). */
+export const attemptTransitions: Readonly<
+  Record<AttemptState, Readonly<Record<AttemptEvent, AttemptState | null>>>
+> = {
+  active: { finish: "finished", clean: null },
+  finished: { finish: null, clean: "cleaned" },
+  cleaned: { finish: null, clean: null },
+};
+
+export type Outcome = "succeeded" | "failed" | "cancelled";
+export type PhaseState = "pending" | "running" | "succeeded" | "failed" | "skipped";
+
+export interface Phase {
+  readonly number: number;
+  readonly name: string;
+  readonly kind: PhaseKind;
+  readonly state: PhaseState;
+}
+
+export interface Failure {
+  readonly code: string;
+  readonly message: string;
+}
+
+/** Everything that decides what is done next, read in one snapshot. */
+export interface AttemptSnapshot {
+  readonly now: Instant;
+  readonly tenant: TenantId;
+  readonly job: JobId;
+  readonly ordinal: number;
+  readonly attempt: string;
+  readonly state: AttemptState;
+  readonly plan: Plan;
+  readonly deadline: Instant;
+  readonly cancelRequested: boolean;
+  readonly phases: readonly Phase[];
+  readonly sandboxes: readonly Sandbox[];
+  readonly pins: Readonly<Record<string, string>>;
+  readonly artifactDeclared: boolean;
+}
+
+/** One thing to do. Each is idempotent, so a controller that dies after any part of it loses nothing. */
+export type Step =
+  /** Create the object held and commit its UID. */
+  | { readonly do: "hold"; readonly sandbox: Sandbox }
+  /** Commit that it may run, and let it. */
+  | { readonly do: "release"; readonly sandbox: Sandbox }
+  /** Look after a running one until something changes: its end, a cancellation, the deadline. */
+  | { readonly do: "watch"; readonly sandbox: Sandbox }
+  /** Commit that it must end. */
+  | { readonly do: "stop"; readonly sandbox: Sandbox; readonly reason: StopReason }
+  /** Ask it to end and look until that is proven. */
+  | { readonly do: "prove"; readonly sandbox: Sandbox }
+  /** It was never recorded outside, so it never ran: settle it without asking the world. */
+  | { readonly do: "abandon"; readonly sandbox: Sandbox }
+  /** Store what is left of its output. */
+  | { readonly do: "drain"; readonly sandbox: Sandbox }
+  /** End the running phase, and begin the next one when it went well. */
+  | { readonly do: "advance"; readonly ended: EndedPhase | null; readonly next: NextPhase | null }
+  | { readonly do: "finish"; readonly outcome: Outcome; readonly failure: Failure | null }
+  | { readonly do: "clean" }
+  | { readonly do: "nothing" };
+
+export type StopReason = "cancelled" | "deadline";
+
+export interface EndedPhase {
+  readonly phase: Phase;
+  readonly state: "succeeded" | "failed";
+  readonly failure: Failure | null;
+}
+
+export interface NextPhase {
+  readonly phase: Phase;
+  readonly planned: PlannedPhase;
+  /** The how-manieth sandbox of this phase. More than one only when the ones before never started. */
+  readonly ordinal: number;
+}
+
+/** Sandboxes of one phase that ended before they started; after that many the phase fails. */
+const startTriesMax = 3;
+
+/**
+ * What to do next. Total and pure: the same snapshot always gives the same step. What must not run is stopped
+ * first; nothing starts while anything is not proven stopped (E8); an attempt ends only after its output is
+ * stored (E10).
+ */
+export function decide(view: AttemptSnapshot): Step {
+  if (view.state === "cleaned") return { do: "nothing" };
+  if (view.state === "finished") return { do: "clean" };
+  const stop = stopReason(view);
+  const alive = view.sandboxes.find((sandbox) => !isProvenStopped(sandbox.state));
+  if (alive !== undefined) return attend(alive, stop);
+  const undrained = view.sandboxes.find((sandbox) => sandbox.uid !== null && !sandbox.log.settled);
+  if (undrained !== undefined) return { do: "drain", sandbox: undrained };
+
+  const running = view.phases.find((phase) => phase.state === "running");
+  if (running !== undefined) return settle(view, running, stop);
+  const failed = view.phases.find((phase) => phase.state === "failed");
+  if (stop !== null) return finish(stop, null);
+  if (failed !== undefined) return { do: "finish", outcome: "failed", failure: failureOf(view, failed) };
+  const next = view.phases.find((phase) => phase.state === "pending");
+  if (next !== undefined) return { do: "advance", ended: null, next: begin(view, next) };
+  return { do: "finish", outcome: "succeeded", failure: null };
+}
+
+function stopReason(view: AttemptSnapshot): StopReason | null {
+  if (view.cancelRequested) return "cancelled";
+  return view.now >= view.deadline ? "deadline" : null;
+}
+
+function attend(sandbox: Sandbox, stop: StopReason | null): Step {
+  switch (sandbox.state) {
+    case "planned":
+      return stop === null ? { do: "hold", sandbox } : { do: "abandon", sandbox };
+    case "held":
+      return stop === null ? { do: "release", sandbox } : { do: "stop", sandbox, reason: stop };
+    case "released":
+      return stop === null ? { do: "watch", sandbox } : { do: "stop", sandbox, reason: stop };
+    case "stopping":
+      return { do: "prove", sandbox };
+    case "stopped":
+    case "removed":
+      return { do: "nothing" };
+    default:
+      return sandbox.state satisfies never;
+  }
+}
+
+function settle(view: AttemptSnapshot, phase: Phase, stop: StopReason | null): Step {
+  const own = view.sandboxes.filter((sandbox) => sandbox.step === phase.name);
+  const last = own.at(-1);
+  if (last === undefined || (last.releasedAt === null && stop === null && own.length < startTriesMax)) {
+    return { do: "advance", ended: null, next: begin(view, phase) };
+  }
+  const failure = phaseFailure(view, phase, last, stop);
+  const ended: EndedPhase = { phase, state: failure === null ? "succeeded" : "failed", failure };
+  const next = failure === null ? view.phases.find((other) => other.number > phase.number) : undefined;
+  return { do: "advance", ended, next: next === undefined ? null : begin(view, next) };
+}
+
+function begin(view: AttemptSnapshot, phase: Phase): NextPhase {
+  const planned = view.plan.phases.find((candidate) => candidate.name === phase.name);
+  if (planned === undefined) throw new Error(`the plan has no phase ${phase.name}`);
+  const ordinal = view.sandboxes.filter((sandbox) => sandbox.step === phase.name).length + 1;
+  return { phase, planned, ordinal };
+}
+
+function finish(stop: StopReason, failure: Failure | null): Step {
+  return stop === "cancelled"
+    ? { do: "finish", outcome: "cancelled", failure }
+    : { do: "finish", outcome: "failed", failure: deadlineFailure };
+}
+
+const deadlineFailure: Failure = {
+  code: "deadline_exceeded",
+  message: "The attempt did not end before its deadline and was stopped.",
+};
+
+/** Why a phase failed; null when it went well. */
+function phaseFailure(
+  view: AttemptSnapshot,
+  phase: Phase,
+  sandbox: Sandbox,
+  stop: StopReason | null,
+): Failure | null {
+  if (sandbox.stopReason === "cancelled" || (stop === "cancelled" && sandbox.releasedAt === null)) {
+    return { code: "cancelled", message: `Phase ${phase.name} was stopped because the job was cancelled.` };
+  }
+  if (
+    sandbox.stopReason === "deadline" ||
+    sandbox.outcome === "deadline" ||
+    (stop === "deadline" && sandbox.releasedAt === null)
+  ) {
+    return deadlineFailure;
+  }
+  if (sandbox.releasedAt === null) {
+    return {
+      code: "start_failed",
+      message: `Phase ${phase.name} could not be started: ${sandbox.message ?? "no sandbox of it came up"}.`,
+    };
+  }
+  if (sandbox.outcome !== "exited" || sandbox.exitCode !== 0) {
+    return {
+      code: failureCodes[sandbox.outcome ?? "unknown"] ?? "phase_failed",
+      message: `Phase ${phase.name}: ${sandbox.message ?? "failed"}`,
+    };
+  }
+  if (phase.kind === "source") {
+    const isLastSource = !view.phases.some((other) => other.kind === "source" && other.number > phase.number);
+    const missing = Object.keys(view.plan.sources).filter((source) => view.pins[source] === undefined);
+    if (isLastSource && missing.length > 0) {
+      return {
+        code: "pins_missing",
+        message: `Phase ${phase.name} ended without a commit pin for: ${missing.join(", ")}.`,
+      };
+    }
+  }
+  if (phase.kind === "publish" && !view.artifactDeclared) {
+    return { code: "artifact_missing", message: `Phase ${phase.name} ended without declaring an artifact.` };
+  }
+  return null;
+}
+
+const failureCodes: Readonly<Record<string, string>> = {
+  exited: "phase_failed",
+  signaled: "phase_failed",
+  out_of_memory: "out_of_memory",
+  evicted: "evicted",
+  start_failed: "start_failed",
+  never_started: "start_failed",
+  lost: "sandbox_lost",
+  stopped: "sandbox_lost",
+  unknown: "sandbox_lost",
+};
+
+/** The failure of a phase that is settled already: the same words as when it was. */
+function failureOf(view: AttemptSnapshot, phase: Phase): Failure {
+  const last = view.sandboxes.filter((sandbox) => sandbox.step === phase.name).at(-1);
+  const failure = last === undefined ? null : phaseFailure(view, phase, last, null);
+  return failure ?? { code: "phase_failed", message: `Phase ${phase.name} failed.` };
+}
