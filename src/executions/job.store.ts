@@ -23,7 +23,7 @@ import {
   requestJobCancellation,
   setJobIntent,
 } from "./job.sql.ts";
-import { checkSubmission, decideCancellation, type JobEvent, nextJobState, patchIntent } from "./job.ts";
+import { checkSizes, decideCancellation, type JobEvent, nextJobState, patchIntent } from "./job.ts";
 import { planDefaults } from "./plan.ts";
 
 /** A job as the statements of `job.sql` give it. */
@@ -42,7 +42,7 @@ export async function submitJob(
   tx: Transaction,
   { submission, queueMax }: { readonly submission: JobSubmission; readonly queueMax: number },
 ): Promise<JobRow> {
-  checkSubmission(submission);
+  checkSizes(submission);
   const { metadata, spec } = submission;
   await tx.run(assertTenantAdmits, {});
   if (!(await admissionHasRoom(tx, queueMax))) {
@@ -143,16 +143,18 @@ export async function listJobs(
   return { jobs, next: more ? { createdAt: last.created_at, job: brandId<JobId>(last.job_id) } : null };
 }
 
-/** Labels, and priority while it waits. `precondition_failed` when another version is there (G4). */
+/** Throws when the caller knows another version than the one that is there (G4). */
+export type Precondition = (version: bigint) => void;
+
+/** Labels, and priority while it waits. */
 export async function patchJob(
   tx: Transaction,
-  { job, patch, version }: { readonly job: JobId; readonly patch: JobPatch; readonly version: bigint | null },
+  change: { readonly job: JobId; readonly patch: JobPatch; readonly precondition?: Precondition },
 ): Promise<JobRow> {
+  const { job, patch } = change;
   if (patch.priority !== undefined) await tx.run(lockLease, { kind: admissionKind, resource: job });
   const row = await lockJob(tx, job);
-  if (version !== null && row.resource_version !== version) {
-    throw new HoldfastError("precondition_failed", `the job is at version ${row.resource_version}`);
-  }
+  change.precondition?.(row.resource_version);
   const intent = patchIntent(stateOf(row), { labels: labelsOf(row), priority: row.priority }, patch);
   if (intent === null) return row;
   if (intent.priority !== row.priority) {
@@ -169,22 +171,13 @@ export async function patchJob(
  */
 export async function cancelJob(
   tx: Transaction,
-  {
-    job,
-    reason,
-    version = null,
-  }: {
-    readonly job: JobId;
-    readonly reason: string;
-    readonly version?: bigint | null;
-  },
+  request: { readonly job: JobId; readonly reason: string; readonly precondition?: Precondition },
 ): Promise<JobRow> {
+  const { job, reason } = request;
   await tx.run(lockLease, { kind: admissionKind, resource: job });
   await tx.run(hastenExecution, { job, now: tx.now });
   const row = await lockJob(tx, job);
-  if (version !== null && row.resource_version !== version) {
-    throw new HoldfastError("precondition_failed", `the job is at version ${row.resource_version}`);
-  }
+  request.precondition?.(row.resource_version);
   const decision = decideCancellation({
     state: stateOf(row),
     cancelRequested: row.cancel_requested_at !== null,

@@ -1,13 +1,5 @@
 import { type FieldError, HoldfastError } from "../core/errors.ts";
-import { parseDuration } from "../core/time.ts";
-import {
-  type JobPatch,
-  type JobSpec,
-  type JobState,
-  type JobSubmission,
-  jobLimits,
-  type PhaseSpec,
-} from "../wire/job.ts";
+import { type JobPatch, type JobSpec, type JobState, type JobSubmission, jobLimits } from "../wire/job.ts";
 
 /**
  * What can happen to a job, and the state that follows; null where it can't happen. `requeue` is the one
@@ -83,26 +75,14 @@ function sameLabels(a: JobIntent["labels"], b: JobIntent["labels"]): boolean {
   return names.length === Object.keys(b).length && names.every((name) => a[name] === b[name]);
 }
 
-/** Throws `invalid_request` with every fault that the schema alone can't see. */
-export function checkSubmission(submission: JobSubmission): void {
-  refuseFaults(submissionFaults(submission));
+/** What neither the schema nor the rules of a submission bound: how many bytes are stored. */
+export function checkSizes({ metadata, spec }: JobSubmission): void {
+  refuseFaults([...labelFaults(metadata.labels ?? {}, "/metadata/labels"), ...sizeFaults(spec)]);
 }
 
 function refuseFaults(fields: readonly FieldError[]): void {
   const [first] = fields;
   if (first !== undefined) throw new HoldfastError("invalid_request", first.message, { fields });
-}
-
-/** For servers and for files that people write: pointers into the submission, in its own order. */
-export function submissionFaults(submission: JobSubmission): FieldError[] {
-  const { metadata, spec } = submission;
-  return [
-    ...labelFaults(metadata.labels ?? {}, "/metadata/labels"),
-    ...deadlineFaults(spec),
-    ...sourceFaults(spec),
-    ...spec.phases.flatMap((phase, index) => phaseFaults(spec, phase, index)),
-    ...sizeFaults(spec),
-  ];
 }
 
 const fault = (pointer: string, message: string): FieldError => ({ pointer, message });
@@ -119,42 +99,6 @@ function labelFaults(labels: JobIntent["labels"], pointer: string): FieldError[]
     ...(bytes > jobLimits.labelsBytesMax
       ? [fault(pointer, `names and values take at most ${jobLimits.labelsBytesMax} bytes together`)]
       : []),
-  ];
-}
-
-function deadlineFaults({ deadline }: JobSpec): FieldError[] {
-  if (deadline === undefined) return [];
-  const length = parseDuration(deadline);
-  if (length !== undefined && length > 0n && length <= jobLimits.deadlineMicrosecondsMax) return [];
-  return [fault("/spec/deadline", "longer than nothing and at most three hours, such as 30m")];
-}
-
-/** Sources get their pins from source phases, which come before everything that needs the pins (E9). */
-function sourceFaults({ sources, phases }: JobSpec): FieldError[] {
-  const needed = Object.keys(sources ?? {}).length > 0;
-  const first = phases[0];
-  if (needed && first !== undefined && first.kind !== "source") {
-    return [fault("/spec/phases/0/kind", "a job with sources begins with a phase of kind source")];
-  }
-  return [];
-}
-
-function phaseFaults(spec: JobSpec, phase: PhaseSpec, index: number): FieldError[] {
-  const at = `/spec/phases/${index}`;
-  const earlier = spec.phases.slice(0, index);
-  const grace = phase.grace === undefined ? 0n : parseDuration(phase.grace);
-  const twice = Object.keys(phase.secrets ?? {}).filter((name) => Object.hasOwn(phase.env ?? {}, name));
-  return [
-    ...(earlier.some(({ name }) => name === phase.name)
-      ? [fault(`${at}/name`, `the name ${phase.name} is used twice`)]
-      : []),
-    ...(phase.kind === "source" && earlier.some(({ kind }) => kind !== "source")
-      ? [fault(`${at}/kind`, "source phases come before all others")]
-      : []),
-    ...(grace === undefined || grace > jobLimits.graceMicrosecondsMax
-      ? [fault(`${at}/grace`, "at most five minutes, such as 10s")]
-      : []),
-    ...twice.map((name) => fault(`${at}/secrets/${name}`, `${name} stands in env too`)),
   ];
 }
 

@@ -1,0 +1,102 @@
+import { HoldfastError } from "./errors.ts";
+import { brandId, isTenantId, type PrincipalId, type TenantId, uuidv7 } from "./ids.ts";
+import { type Database, transition, view } from "./postgres/transition.ts";
+import {
+  insertPrincipal,
+  insertTenant,
+  insertToken,
+  type ListTokensRow,
+  listTokens as listTokenRows,
+  readPrincipalByName,
+  revokeToken as revokeTokenRow,
+} from "./tenant.sql.ts";
+import { hashToken, isScope, mintToken, type Scope } from "./tenant.ts";
+import type { Instant, Microseconds } from "./time.ts";
+
+const tokensListedMax = 1000n;
+
+/** `conflict` when it exists. */
+export async function createTenant(db: Database, id: string): Promise<TenantId> {
+  if (!isTenantId(id)) {
+    throw new HoldfastError("invalid_request", "a tenant is named by 1 to 63 of a-z, 0-9 and inner hyphens");
+  }
+  await transition(db, { role: "operator", tenant: null, name: "createTenant" }, (tx) =>
+    tx.run(insertTenant, { tenant: id }),
+  );
+  return id;
+}
+
+/** `conflict` when the tenant has one of this name. */
+export async function createPrincipal(
+  db: Database,
+  { tenant, name }: { readonly tenant: TenantId; readonly name: string },
+): Promise<PrincipalId> {
+  const principal = brandId<PrincipalId>(uuidv7());
+  await transition(db, { role: "operator", tenant, name: "createPrincipal" }, (tx) =>
+    tx.run(insertPrincipal, { principal, name }),
+  );
+  return principal;
+}
+
+export function findPrincipal(
+  db: Database,
+  { tenant, name }: { readonly tenant: TenantId; readonly name: string },
+): Promise<PrincipalId | null> {
+  return view(db, { role: "operator", tenant, name: "findPrincipal" }, async (tx) => {
+    const row = await tx.run(readPrincipalByName, { name });
+    return row === undefined ? null : brandId<PrincipalId>(row.principal_id);
+  });
+}
+
+export interface NewToken {
+  readonly id: string;
+  /** The only time that it is seen: its digest alone is stored. */
+  readonly token: string;
+  readonly expiresAt: Instant;
+}
+
+export async function createToken(
+  db: Database,
+  grant: {
+    readonly tenant: TenantId;
+    readonly principal: PrincipalId;
+    readonly scopes: readonly Scope[];
+    readonly lifetime: Microseconds;
+  },
+): Promise<NewToken> {
+  if (grant.scopes.length === 0 || !grant.scopes.every(isScope)) {
+    throw new HoldfastError("invalid_request", "a token needs scopes that exist");
+  }
+  if (grant.lifetime <= 0n) throw new HoldfastError("invalid_request", "a token lives for some time");
+  const token = mintToken();
+  const id = uuidv7();
+  const scope = { role: "operator", tenant: grant.tenant, name: "createToken" } as const;
+  const { expires_at } = await transition(db, scope, (tx) =>
+    tx.run(insertToken, {
+      token: id,
+      principal: grant.principal,
+      hash: hashToken(token),
+      scopes: [...new Set(grant.scopes)],
+      now: tx.now,
+      lifetime_us: grant.lifetime,
+    }),
+  );
+  return { id, token, expiresAt: expires_at };
+}
+
+/** From its commit on no request is let in by it, and within seconds its streams have ended. */
+export async function revokeToken(
+  db: Database,
+  { tenant, token }: { readonly tenant: TenantId; readonly token: string },
+): Promise<void> {
+  const revoked = await transition(db, { role: "operator", tenant, name: "revokeToken" }, (tx) =>
+    tx.run(revokeTokenRow, { token, now: tx.now }),
+  );
+  if (revoked === undefined) throw new HoldfastError("not_found", "there is no such token");
+}
+
+export function listTokens(db: Database, tenant: TenantId): Promise<readonly ListTokensRow[]> {
+  return view(db, { role: "operator", tenant, name: "listTokens" }, (tx) =>
+    tx.run(listTokenRows, { limit: tokensListedMax }),
+  );
+}
