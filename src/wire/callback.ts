@@ -1,4 +1,4 @@
-import Type, { type Static } from "typebox";
+import { type Static, Type } from "typebox";
 import { Name, Sha256 } from "./job.ts";
 
 /** Bodies of the callback, as docs/reference/sandbox-contract.md describes them to whoever runs in a sandbox. */

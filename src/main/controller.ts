@@ -1,0 +1,82 @@
+import type { Logger } from "pino";
+import type { BlobStore } from "../core/blob.port.ts";
+import type { Runtime } from "../core/runtime.port.ts";
+import type { Microseconds } from "../core/time.ts";
+import { type Controller, controllerKinds, startController } from "../executions/controller.ts";
+import { executionReports } from "../executions/reports.ts";
+import { type CallbackKeys, callbackToken } from "../sandboxes/callback.ts";
+import { type Beside, startCallbackListener } from "../sandboxes/http.ts";
+import type { Foundation } from "./process.ts";
+
+export { controllerKinds };
+
+export interface ControllerRole {
+  readonly installation: string;
+  readonly runtime: Runtime;
+  readonly blobs: BlobStore;
+  /** Serves the store's own capabilities, when the store is a directory. */
+  readonly beside: Beside;
+  readonly callback: {
+    readonly host: string;
+    readonly port: number;
+    /** As sandboxes reach it; null: by the host and port it listens on. */
+    readonly url: string | null;
+    readonly keys: CallbackKeys;
+  };
+  readonly retention: Microseconds;
+  readonly queueMax: number;
+  readonly logBytesMax: bigint;
+  readonly attemptsMax: number;
+  readonly log: Logger;
+}
+
+export interface RunningController {
+  readonly controller: Controller;
+  readonly callbackPort: number;
+  close(): Promise<void>;
+}
+
+/** The controller of a process with its callback listener: it can run in several processes at once (E16). */
+export async function openController(
+  foundation: Foundation,
+  role: ControllerRole,
+): Promise<RunningController> {
+  const { db, holder, lookout, keeper, reader, leaseUs } = foundation;
+  const { keys, host } = role.callback;
+  const listener = await startCallbackListener({
+    host,
+    port: role.callback.port,
+    keys,
+    reports: executionReports(db, role.blobs),
+    beside: role.beside,
+    log: role.log,
+  });
+  const origin = role.callback.url ?? `http://${host.includes(":") ? `[${host}]` : host}:${listener.port}`;
+  const controller = startController({
+    db,
+    holder,
+    lookout,
+    keeper,
+    leaseUs,
+    changes: (tenant, root, onChange) => reader.subscribe({ tenant, root }, onChange),
+    installation: role.installation,
+    runtimes: new Map([[role.runtime.kind, role.runtime]]),
+    runtime: role.runtime.kind,
+    blobs: role.blobs,
+    callback: {
+      url: `${origin.replace(/\/$/, "")}/callback/v1`,
+      token: ({ tenant, id, deadline }) => callbackToken(keys, { tenant, sandbox: id, deadline }),
+    },
+    settings: { retention: role.retention, queueMax: role.queueMax, logBytesMax: role.logBytesMax },
+    attemptsMax: role.attemptsMax,
+    log: (level, message, details) => role.log[level](details, message),
+  });
+  return {
+    controller,
+    callbackPort: listener.port,
+    async close() {
+      await controller.stop();
+      await listener.close();
+    },
+  };
+}
