@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, test } from "node:test";
 import { CallbackStub } from "../../test/support/callback-stub.ts";
-import { phaseHelper, phaseUsage } from "./phase-helper.ts";
+import { phaseCommand, phaseUsage } from "./phase-command.ts";
 
 describe("holdfast-phase", () => {
   let stub: CallbackStub;
@@ -14,7 +14,7 @@ describe("holdfast-phase", () => {
   let said = "";
   const waits: number[] = [];
   const run = (argv: string[], env: Record<string, string> = stub.env()) =>
-    phaseHelper(argv, {
+    phaseCommand(argv, {
       env,
       stdout: (text) => (said += text),
       stderr: (text) => (said += text),
