@@ -166,7 +166,7 @@ describe("process runtime", () => {
     assert.equal((await runtime.observe(ref, never)).state, "running");
     await runtime.stop(ref, 11n, never);
     assert.partialDeepStrictEqual((await stopped(runtime, ref)).outcome, { kind: "stopped", exitCode: 5 });
-    assert.equal(await output(ref), "first\nlast\n");
+    assert.equal(bytesOf(await readLogs(runtime, ref), "stdout").toString(), "first\nlast\n");
   });
 
   test("E4: the limit ends it when every controller is dead", async () => {
@@ -398,7 +398,8 @@ describe("process runtime", () => {
     const lines = (await output(ref)).trim().split("\n");
     assert.ok(!lines.some((line) => line.includes("must-not-leak")));
     const ours = ["HOLDFAST_SANDBOX", "HOLDFAST_SUPERVISOR", "NODE_COMPILE_CACHE"];
-    const expected = new Set([...ours, "HOME", "LANG", "PATH", "PWD"]);
+    const helper = ["HOLDFAST_NODE", "HOLDFAST_PHASE_HELPER"];
+    const expected = new Set([...ours, ...helper, "HOME", "TMPDIR", "LANG", "PATH", "PWD"]);
     for (const line of lines) assert.ok(expected.has(line.split("=")[0] ?? ""), line);
   });
 
@@ -410,10 +411,21 @@ describe("process runtime", () => {
     const ref = await release("", { spec, privateEnv: { CALLBACK: "private-value" } });
     await stopped(runtime, ref);
     assert.equal((await output(ref)).replace(/\s+/g, " "), "12 13 ");
+    const unreadable = { name: "registry", key: "absent" };
+    const secrets = { ...spec.secrets, OTHER: unreadable };
+    assert.deepEqual(await runtime.secretValues({ secrets }, never), ["s3cr3t-value"]);
     for (const file of await readdir(pathOf(ref, ""), { withFileTypes: true })) {
       if (!file.isFile()) continue;
       assert.doesNotMatch(await readFile(pathOf(ref, file.name), "latin1"), /s3cr3t-value|private-value/);
     }
+  });
+
+  test("E17: the command starts in an empty folder and finds a Node, the helper and a place for scraps", async () => {
+    const script =
+      'ls -A; test -d "$TMPDIR" && test -f "$HOLDFAST_PHASE_HELPER" && "$HOLDFAST_NODE" --version';
+    const ref = await release(script);
+    await stopped(runtime, ref);
+    assert.equal(await output(ref), `${process.version}\n`);
   });
 
   test("E1: names that would leave their folder are refused", async () => {

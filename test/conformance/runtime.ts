@@ -406,7 +406,9 @@ export function runtimeConformance(
 
     test("E14: what may still run is not removed; what has stopped is, once, with its UID", async () => {
       const request = requestOf(specOf("exit 0"));
+      assert.equal(await other.find(request.name, never), null);
       const ref = await prepare(request);
+      assert.equal(await other.find(request.name, never), ref.uid);
       await assert.rejects(runtime.remove(ref, never), RuntimeRefusal);
       await runtime.stop(ref, 10n, never);
       await stopped(runtime, ref);
@@ -460,6 +462,8 @@ export function runtimeConformance(
         () => runtime.changed(ref, never),
         () => runtime.stop(ref, 1n, never),
         async () => runtime.logs(ref, { cursor: null, follow: false }, never),
+        () => runtime.find(ref.name, never),
+        () => runtime.secretValues({ secrets: {} }, never),
         () => runtime.remove(ref, never),
         async () => runtime.list(never),
       ];

@@ -7,7 +7,7 @@ import { createSync } from "./durable.ts";
 import { toJson } from "./fields.ts";
 import { files, sandboxMarker } from "./layout.ts";
 import { LogWriter } from "./log-writer.ts";
-import { readProcess } from "./process-table.ts";
+import { readStartTimeSync } from "./process-table.ts";
 import { type CommandRecord, now, type RequestRecord } from "./records.ts";
 import { Timer } from "./timer.ts";
 
@@ -64,7 +64,7 @@ export class Command {
     // A failed start emits `error` first, which this promise would throw again.
     closed.catch(() => undefined);
     child.once("exit", (exitCode, signal) => void this.#finish(exitCode, signal, closed));
-    if (child.pid !== undefined) void recordCommand(path, child.pid);
+    if (child.pid !== undefined) recordCommand(path, child.pid);
   }
 
   /** TERM now, KILL after the grace. `CONT`, because a stopped process doesn't see a TERM. */
@@ -117,9 +117,9 @@ export class Command {
   }
 }
 
-async function recordCommand(path: string, pid: number): Promise<void> {
-  const startedAt = now();
-  const record: CommandRecord = { pid, startTime: (await readProcess(pid))?.startTime ?? null, startedAt };
+/** In the step that spawned it. On macOS without its start time, so only the marker tells later what is ours. */
+function recordCommand(path: string, pid: number): void {
+  const record: CommandRecord = { pid, startTime: readStartTimeSync(pid), startedAt: now() };
   try {
     createSync(join(path, files.command), toJson(record));
   } catch (error) {

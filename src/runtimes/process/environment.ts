@@ -1,9 +1,8 @@
-import { readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
-import { checkName, files, sandboxMarker } from "./layout.ts";
+import { fileURLToPath } from "node:url";
+import { files, sandboxMarker } from "./layout.ts";
 import type { RequestRecord } from "./records.ts";
-
-const secretBytesMax = 64 * 1024;
+import { readSecrets } from "./secrets.ts";
 
 /**
  * The command's whole environment: a minimal base, then the spec, the private part, the secrets, and last
@@ -20,7 +19,10 @@ export function commandEnvironment(
   return {
     PATH: settings.searchPath,
     HOME: join(folderPath, files.work),
+    TMPDIR: join(folderPath, files.temporary),
     LANG: "C.UTF-8",
+    HOLDFAST_NODE: process.execPath,
+    HOLDFAST_PHASE_HELPER: phaseHelper,
     ...spec.env,
     ...privateEnv,
     ...readSecrets(settings.secretsDirectory, spec.secrets),
@@ -28,26 +30,5 @@ export function commandEnvironment(
   };
 }
 
-/** A secret is the exact content of `<secretsDirectory>/<name>/<key>`. Errors name it and never show it. */
-function readSecrets(directory: string, secrets: RequestRecord["spec"]["secrets"]): Record<string, string> {
-  const values: Record<string, string> = {};
-  for (const [variable, reference] of Object.entries(secrets)) {
-    const name = checkName(reference.name, "the secret's name");
-    const key = checkName(reference.key, "the secret's key");
-    values[variable] = readSecret(join(directory, name, key), `secret ${name}/${key}`);
-  }
-  return values;
-}
-
-function readSecret(path: string, what: string): string {
-  let value: string;
-  try {
-    if (statSync(path).size > secretBytesMax) throw new Error(`it is longer than ${secretBytesMax} bytes`);
-    value = readFileSync(path, "utf8");
-  } catch (error) {
-    const code = error instanceof Error && "code" in error ? String(error.code) : "too long";
-    throw new Error(`${what} can't be read (${code})`, { cause: error });
-  }
-  if (value.includes("\0")) throw new Error(`${what} holds a zero byte`);
-  return value;
-}
+/** The sandbox's side of the callback as a program, at the same distance from `src` and from `dist`. */
+const phaseHelper = fileURLToPath(new URL("../../../bin/holdfast-phase.mjs", import.meta.url));

@@ -30,6 +30,7 @@ export const files = {
   output: "output.log",
   errors: "supervisor.err",
   work: "work",
+  temporary: "tmp",
 } as const;
 
 /** Folders of the runtime's own, beside the names. A name never begins with a dot. */

@@ -13,6 +13,7 @@ import {
   type Runtime,
   RuntimeRefusal,
   type SandboxRef,
+  type SandboxSpec,
 } from "../../core/runtime.port.ts";
 import type { Microseconds } from "../../core/time.ts";
 import { checkRequest } from "./check-request.ts";
@@ -23,6 +24,7 @@ import { look, readCommandRecord, readEnd, readStanding, runsWithoutFolder } fro
 import { cacheFolder, checkName, type Folder, isUid, socketPath } from "./layout.ts";
 import { readCursor, readLog } from "./log-reader.ts";
 import { now, type RequestRecord, type Settings } from "./records.ts";
+import { readableSecretValues } from "./secrets.ts";
 import {
   checkSocketDirectory,
   defaultSocketDirectory,
@@ -162,6 +164,18 @@ class ProcessRuntime implements Runtime {
   ): AsyncIterable<LogRecord> {
     assertOutsideTransition("process.logs");
     return this.#logs(ref, readCursor(options.cursor, ref.uid), options.follow, signal);
+  }
+
+  async find(name: string, signal: AbortSignal): Promise<string | null> {
+    assertOutsideTransition("process.find");
+    signal.throwIfAborted();
+    return (await this.#store.find(checkName(name, "the sandbox's name")))?.uid ?? null;
+  }
+
+  async secretValues(spec: Pick<SandboxSpec, "secrets">, signal: AbortSignal): Promise<readonly string[]> {
+    assertOutsideTransition("process.secretValues");
+    signal.throwIfAborted();
+    return readableSecretValues(this.#settings.secretsDirectory, spec.secrets);
   }
 
   async remove(ref: SandboxRef, signal: AbortSignal): Promise<void> {

@@ -1,4 +1,5 @@
 import { execFile } from "node:child_process";
+import { readFileSync } from "node:fs";
 import { readdir, readFile } from "node:fs/promises";
 import { promisify } from "node:util";
 import { isCode } from "./durable.ts";
@@ -19,6 +20,17 @@ type Facts = Omit<ProcessEntry, "marks">;
 export async function readProcess(pid: number): Promise<Facts | null> {
   if (process.platform === "linux") return parseStat(await readGone(`/proc/${pid}/stat`));
   return (await listByPs(["-p", String(pid)]))[0] ?? null;
+}
+
+/** The start time of our own child, without a pause in which we could be killed. Null on macOS. */
+export function readStartTimeSync(pid: number): string | null {
+  if (process.platform !== "linux") return null;
+  try {
+    return parseStat(readFileSync(`/proc/${pid}/stat`, "latin1"))?.startTime ?? null;
+  } catch (error) {
+    if (isCode(error, "ENOENT", "ESRCH")) return null;
+    throw error;
+  }
 }
 
 /** All processes of this host, or of this pid namespace. Not one instant: look twice before you conclude. */

@@ -21,6 +21,7 @@ export class Store {
     const inner = join(aside, request.uid);
     await mkdir(join(inner, files.work), { recursive: true, mode: 0o700 });
     try {
+      await mkdir(join(inner, files.temporary), { mode: 0o700 });
       await writeNew(join(inner, files.request), toJson(request));
       await writeNew(join(inner, files.private), toJson({ env: privateEnv }));
       await flushFolder(inner);
