@@ -1,0 +1,162 @@
+import { dirname } from "node:path";
+import type { Logger } from "pino";
+import { directoryBlobs } from "../blobs/directory/directory-blobs.ts";
+import { HoldfastError, isHoldfastError } from "../core/errors.ts";
+import { brandId, type IncarnationId, type TenantId } from "../core/ids.ts";
+import { expireLeasesOf } from "../core/lease.store.ts";
+import { createPrincipal, createTenant, createToken, findPrincipal } from "../core/tenant.store.ts";
+import { type Microseconds, seconds } from "../core/time.ts";
+import { controllerKinds, openController } from "../main/controller.ts";
+import { openGateway } from "../main/gateway.ts";
+import { type Foundation, openFoundation } from "../main/process.ts";
+import { processRuntime } from "../runtimes/process/process-runtime.ts";
+import { type Home, openHome, write } from "./home.ts";
+import { startPostgres } from "./postgres/server.ts";
+import { prepareStore } from "./store.ts";
+
+export interface DevOptions {
+  /** The folder with everything of this store, `.holdfast`. */
+  readonly directory: string;
+  readonly host: string;
+  readonly port: number;
+  readonly release: string;
+  readonly retention: Microseconds;
+  readonly queueMax: number;
+  readonly logBytesMax: bigint;
+  readonly log: Logger;
+  /** One line for each thing that is being done, for a person who waits. */
+  readonly announce: (line: string) => void;
+}
+
+export interface DevStack {
+  readonly url: string;
+  readonly token: string;
+  readonly home: Home;
+  /** Settles when something that everything stands on has ended by itself. */
+  readonly broken: Promise<Error>;
+  close(): Promise<void>;
+}
+
+const tenantName = "default";
+const attemptsMax = 50;
+
+/** Everything in one process on loopback: PostgreSQL, schema, gateway, controller, process runtime, blobs. */
+export async function startDev(options: DevOptions): Promise<DevStack> {
+  const { announce, log } = options;
+  const home = await openHome(options.directory);
+  const closers: (() => Promise<void> | void)[] = [() => home.release()];
+  const close = async () => {
+    for (const closer of closers.splice(0).reverse()) await closer();
+  };
+  try {
+    const postgres = await startPostgres({ directory: home.path("postgres"), log: announce });
+    closers.push(() => postgres.stop());
+    const { installation } = home.state();
+    const settings = await prepareStore(postgres.connection, installation, announce);
+    const foundation = await openFoundation({
+      settings,
+      process: "dev",
+      release: options.release,
+      installation,
+      kinds: controllerKinds,
+      log,
+    });
+    closers.push(() => foundation.close());
+    await succeed(home, foundation);
+    const tenant = await ensureTenant(foundation);
+    const token = await ensureToken(home, foundation, tenant);
+    const controller = await openDevController(home, foundation, options);
+    closers.push(() => controller.close());
+    const gateway = await openGateway(foundation, {
+      host: options.host,
+      port: options.port,
+      release: options.release,
+      blobs: controller.blobs,
+      queueMax: options.queueMax,
+      log,
+    });
+    closers.push(() => gateway.close());
+    write(home.path("dev.json"), { url: gateway.address, token });
+    const broken = postgres.ended.then(
+      () => new HoldfastError("unavailable", "PostgreSQL has ended by itself"),
+    );
+    return { url: gateway.address, token, home, broken, close };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+/**
+ * We hold the folder's lock, so the process that had it before is dead, and what it still leases need not wait
+ * for its time to pass.
+ */
+async function succeed(home: Home, foundation: Foundation): Promise<void> {
+  const { incarnation } = home.state();
+  if (incarnation !== null) await expireLeasesOf(foundation.db, brandId<IncarnationId>(incarnation));
+  home.save({ incarnation: foundation.holder });
+}
+
+async function ensureTenant({ db }: Foundation): Promise<TenantId> {
+  try {
+    return await createTenant(db, tenantName);
+  } catch (error) {
+    if (!isHoldfastError(error, "conflict")) throw error;
+    return brandId<TenantId>(tenantName);
+  }
+}
+
+/** A token for this store's own user, made anew at each start; the one before is not needed any more. */
+async function ensureToken(home: Home, { db }: Foundation, tenant: TenantId): Promise<string> {
+  const name = "dev";
+  const principal =
+    (await findPrincipal(db, { tenant, name })) ?? (await createPrincipal(db, { tenant, name }));
+  const { token } = await createToken(db, {
+    tenant,
+    principal,
+    scopes: ["*"],
+    lifetime: seconds(30 * 86_400),
+  });
+  home.save({ token });
+  return token;
+}
+
+async function openDevController(home: Home, foundation: Foundation, options: DevOptions) {
+  const { installation, blobKey } = home.state();
+  let origin = "";
+  const blobs = directoryBlobs({
+    directory: home.path("blobs"),
+    publicUrl: () => origin,
+    keys: [Buffer.from(blobKey, "base64")],
+    onFault: (error) => options.log.error({ err: error }, "a blob could not be served"),
+  });
+  const runtime = processRuntime({
+    directory: home.path("sandboxes"),
+    installation,
+    secretsDirectory: home.path("secrets"),
+    // `node` in a command is the Node that runs us.
+    searchPath: `${dirname(process.execPath)}:/usr/local/bin:/usr/bin:/bin`,
+  });
+  const open = (port: number) =>
+    openController(foundation, {
+      installation,
+      runtime,
+      blobs,
+      beside: blobs.handle,
+      callback: { host: "127.0.0.1", port, url: null, keys: home.callbackKeys() },
+      retention: options.retention,
+      queueMax: options.queueMax,
+      logBytesMax: options.logBytesMax,
+      attemptsMax,
+      log: options.log,
+    });
+  const running = await open(home.state().callbackPort).catch((error: unknown) => {
+    if (!isHoldfastError(error, "port_taken")) throw error;
+    // What still runs from before can't report there any more; its attempts fail and say why.
+    options.log.warn("the callback port of the last run is taken; another one is used");
+    return open(0);
+  });
+  origin = `http://127.0.0.1:${running.callbackPort}`;
+  home.save({ callbackPort: running.callbackPort });
+  return { ...running, blobs };
+}

@@ -1,0 +1,46 @@
+import type { Logger } from "pino";
+import type { BlobStore } from "../core/blob.port.ts";
+import { monotonicMs } from "../core/monotonic.ts";
+import { jobRoutes } from "../executions/http.ts";
+import type { LoopProgress } from "../http/health.ts";
+import { type RunningGateway, startGateway } from "../http/server.ts";
+import type { Foundation } from "./process.ts";
+
+export interface GatewayRole {
+  readonly host: string;
+  readonly port: number;
+  readonly release: string;
+  readonly blobs: BlobStore;
+  readonly queueMax: number;
+  readonly log: Logger;
+}
+
+/** A loop that has not turned, or a database that has not answered, for this long is stuck. */
+const stuckMs = 30_000;
+
+/** The public API of a process. */
+export function openGateway(foundation: Foundation, role: GatewayRole): Promise<RunningGateway> {
+  const { db, reader, doorbell, lookout } = foundation;
+  const progress = (): LoopProgress[] => [loop("lookout", lookout.lastAnsweredAt)];
+  return startGateway({
+    db,
+    reader,
+    doorbell,
+    host: role.host,
+    port: role.port,
+    release: role.release,
+    installation: foundation.store.installationId,
+    routes: [jobRoutes({ blobs: role.blobs, queueMax: role.queueMax })],
+    log: role.log,
+    progress,
+  });
+}
+
+function loop(name: string, at: number | null): LoopProgress {
+  const age = at === null ? null : Math.round(monotonicMs() - at);
+  return {
+    name,
+    progressing: age !== null && age < stuckMs,
+    detail: age === null ? "has not turned yet" : `turned ${age} ms ago`,
+  };
+}

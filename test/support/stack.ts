@@ -1,0 +1,138 @@
+import { randomBytes } from "node:crypto";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { pino } from "pino";
+import { directoryBlobs } from "../../src/blobs/directory/directory-blobs.ts";
+import { brandId, type JobId, type TenantId } from "../../src/core/ids.ts";
+import { transition } from "../../src/core/postgres/transition.ts";
+import type { Runtime } from "../../src/core/runtime.port.ts";
+import { createTenant } from "../../src/core/tenant.store.ts";
+import { seconds } from "../../src/core/time.ts";
+import { submitJob } from "../../src/executions/job.store.ts";
+import { controllerKinds, openController, type RunningController } from "../../src/main/controller.ts";
+import { type Foundation, openFoundation } from "../../src/main/process.ts";
+import { processRuntime } from "../../src/runtimes/process/process-runtime.ts";
+import type { JobSubmission, PhaseSpec } from "../../src/wire/job.ts";
+import { type TestDatabase, testDatabase, withClient } from "./database.ts";
+
+/** A store with everything that a controller needs around it, in folders that go with the test. */
+export interface Stack {
+  readonly database: TestDatabase;
+  readonly installation: string;
+  readonly directory: string;
+  readonly tenant: TenantId;
+  readonly foundation: (process: string, options?: { readonly leaseMs?: number }) => Promise<Foundation>;
+  readonly runtime: () => Runtime;
+  readonly controller: (
+    foundation: Foundation,
+    options?: { readonly runtime?: Runtime; readonly retentionSeconds?: number; readonly queueMax?: number },
+  ) => Promise<RunningController>;
+  readonly submit: (foundation: Foundation, job: JobSubmission, tenant?: TenantId) => Promise<JobId>;
+  /** Rows as the superuser sees them, for looking at what the record says. */
+  readonly rows: <Row>(text: string, values?: unknown[]) => Promise<Row[]>;
+}
+
+export interface StackScope {
+  readonly after: (hook: () => void | Promise<void>) => void;
+}
+
+export async function testStack(scope: StackScope, tenantName = "acme"): Promise<Stack> {
+  const database = await testDatabase(scope);
+  const directory = await mkdtemp(join(tmpdir(), "hf-stack-"));
+  scope.after(() => rm(directory, { recursive: true, force: true, maxRetries: 5 }));
+  const rows = <Row>(text: string, values: unknown[] = []) =>
+    withClient(database.superuser, async (client) => (await client.query(text, values)).rows as Row[]);
+  const [store] = await rows<{ installation_id: string }>("select installation_id from holdfast.store");
+  if (store === undefined) throw new Error("the store has no row");
+  const installation = store.installation_id;
+  const log = pino({ level: "silent" });
+  const keys = [{ id: "k1", key: randomBytes(32) }];
+  const blobKeys = [randomBytes(32)];
+
+  const foundation: Stack["foundation"] = async (process, { leaseMs = 30_000 } = {}) => {
+    const opened = await openFoundation({
+      settings: database.app,
+      process,
+      release: "test",
+      installation,
+      kinds: controllerKinds,
+      log,
+      leaseUs: seconds(leaseMs / 1000),
+      lookMs: 250,
+    });
+    scope.after(() => opened.close());
+    return opened;
+  };
+  const first = await foundation("setup");
+  const tenant = await createTenant(first.db, tenantName);
+
+  const runtime = () =>
+    processRuntime({
+      directory: join(directory, "sandboxes"),
+      installation,
+      secretsDirectory: join(directory, "secrets"),
+    });
+
+  return {
+    database,
+    installation,
+    directory,
+    tenant,
+    foundation,
+    runtime,
+    rows,
+    async controller(foundation, options = {}) {
+      let port = 0;
+      const blobs = directoryBlobs({
+        directory: join(directory, "blobs"),
+        publicUrl: () => `http://127.0.0.1:${port}`,
+        keys: blobKeys,
+      });
+      const running = await openController(foundation, {
+        installation,
+        runtime: options.runtime ?? runtime(),
+        blobs,
+        beside: blobs.handle,
+        callback: { host: "127.0.0.1", port: 0, url: null, keys },
+        retention: seconds(options.retentionSeconds ?? 3600),
+        queueMax: options.queueMax ?? 1000,
+        logBytesMax: 1_048_576n,
+        attemptsMax: 100,
+        log,
+      });
+      port = running.callbackPort;
+      scope.after(() => running.close());
+      return running;
+    },
+    async submit(foundation, submission, owner = tenant) {
+      const row = await transition(foundation.db, { role: "gateway", tenant: owner, name: "submit" }, (tx) =>
+        submitJob(tx, { submission, queueMax: 1000 }),
+      );
+      return brandId<JobId>(row.job_id);
+    },
+  };
+}
+
+/** A job of phases that run short shell commands. */
+export function shellJob(
+  name: string,
+  phases: readonly { readonly kind?: PhaseSpec["kind"]; readonly run: string; readonly grace?: string }[],
+  spec: Partial<Omit<JobSubmission["spec"], "phases">> = {},
+): JobSubmission {
+  return {
+    apiVersion: "holdfast/v1",
+    kind: "Job",
+    metadata: { name },
+    spec: {
+      deadline: "2m",
+      ...spec,
+      phases: phases.map(({ kind = "compile", run, grace = "1s" }, index) => ({
+        name: `phase-${index + 1}`,
+        kind,
+        command: ["sh", "-c", run],
+        grace,
+      })),
+    },
+  };
+}
