@@ -13,6 +13,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { join } from "node:path";
+import { setTimeout as wait } from "node:timers/promises";
 import { HoldfastError } from "../../core/errors.ts";
 import type { ServerAccount } from "./account.ts";
 import type { Binaries } from "./binaries.ts";
@@ -27,6 +28,7 @@ export interface Cluster {
 export const superuser = "postgres";
 
 const unfinishedPrefix = "cluster.new-";
+const unfinishedEndsWithinMs = 10_000;
 
 export function clusterData(directory: string): string {
   return join(directory, "cluster", "data");
@@ -57,7 +59,7 @@ export interface ClusterOptions {
  */
 export async function createCluster(options: ClusterOptions): Promise<void> {
   const { directory, account } = options;
-  removeUnfinished(directory);
+  await removeUnfinished(directory);
   const fresh = mkdtempSync(join(directory, unfinishedPrefix));
   const data = join(fresh, "data");
   const passwordFile = join(fresh, "password");
@@ -123,10 +125,24 @@ export function dataPath(data: string, account: ServerAccount | null): string {
   return account !== null && existsSync("/proc/self/cwd") ? "/proc/self/cwd" : data;
 }
 
-function removeUnfinished(directory: string): void {
-  for (const entry of readdirSync(directory)) {
-    if (!entry.startsWith(unfinishedPrefix)) continue;
-    rmSync(join(directory, entry), { recursive: true, force: true, maxRetries: 5 });
+/** An initdb whose owner was killed is being ended by its guard, and may still write for a moment. */
+async function removeUnfinished(directory: string): Promise<void> {
+  const deadline = performance.now() + unfinishedEndsWithinMs;
+  for (;;) {
+    const [unfinished] = readdirSync(directory).filter((entry) => entry.startsWith(unfinishedPrefix));
+    if (unfinished === undefined) return;
+    const problem = remove(join(directory, unfinished));
+    if (problem !== null && performance.now() > deadline) throw problem;
+    await wait(20);
+  }
+}
+
+function remove(path: string): Error | null {
+  try {
+    rmSync(path, { recursive: true, force: true });
+    return existsSync(path) ? new HoldfastError("postgres_unavailable", `${path} cannot be removed`) : null;
+  } catch (error) {
+    return error instanceof Error ? error : new Error(String(error));
   }
 }
 

@@ -22,7 +22,9 @@ import { processIdentity } from "../directory-lock.mjs";
 import { serverAccount } from "./account.ts";
 import { packagedBinaries, runnableBinaries } from "./binaries.ts";
 import { clusterData, dataPath } from "./cluster.ts";
+import { readPidFile } from "./previous.ts";
 import { type PostgresConnection, type PostgresOptions, startPostgres } from "./server.ts";
+import { socketDirectory } from "./socket.ts";
 
 const ownerScript = resolve(import.meta.dirname, "../../../test/fixtures/postgres-owner.ts");
 
@@ -154,17 +156,28 @@ describe("embedded PostgreSQL, one directory through all that can happen to it",
   });
 
   test("a postmaster.pid whose pid another process has now does not keep it from starting", async (t) => {
-    writeFileSync(join(data, "postmaster.pid"), `${process.pid}\n${data}\n1\n5432\n/nowhere\n\n1 1\nready\n`);
+    // One of the server's own account: PostgreSQL itself passes over the processes of others.
+    const other = spawn("sleep", ["1000"], { stdio: "ignore", ...serverAccount(data) });
+    t.after(() => other.kill());
+    writeFileSync(join(data, "postmaster.pid"), `${other.pid}\n${data}\n1\n5432\n/nowhere\n\n1 1\nready\n`);
     await start(t, { directory });
+    assert.equal(other.exitCode ?? other.signalCode, null, "and that process is left alone");
   });
 
   test("a server that runs without an owner is stopped before a new one starts", async (t) => {
     const account = serverAccount(data);
     const { postgres } = runnableBinaries(packagedBinaries(), account);
-    const args = ["-D", dataPath(data, account), "-c", "listen_addresses=", "-c", "unix_socket_directories="];
+    const args = [
+      "-D",
+      dataPath(data, account),
+      "-c",
+      "listen_addresses=",
+      "-c",
+      `unix_socket_directories=${socketDirectory(directory, account, account === null)}`,
+    ];
     const alone = spawn(postgres, args, { cwd: data, detached: true, stdio: "ignore", ...account });
     t.after(() => alone.kill("SIGKILL"));
-    await until("the server runs", () => existsSync(join(data, "postmaster.pid")));
+    await until("the server is ready", () => readPidFile(data)?.includes("ready"));
 
     await start(t, { directory });
     assert.notEqual(alone.exitCode ?? alone.signalCode, null);
