@@ -1,0 +1,88 @@
+import type { FastifyReply, FastifyRequest } from "fastify";
+import { HoldfastError } from "../core/errors.ts";
+import type { Database } from "../core/postgres/transition.ts";
+import type { GatewayServer } from "./gateway.ts";
+import { authenticate } from "./principal.store.ts";
+import { requireScope } from "./principal.ts";
+import { asHoldfastError, problemOf, problemType } from "./problem.ts";
+import { routeTable } from "./route-table.ts";
+
+const securityHeaders = {
+  "cache-control": "no-store",
+  "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+  "cross-origin-resource-policy": "same-origin",
+  "referrer-policy": "no-referrer",
+  "x-content-type-options": "nosniff",
+} as const;
+
+/**
+ * The first half of the pipeline, the same for every route, in this order: host → authenticate → scope. Then
+ * the framework takes the limits and the parsing, then `command` the rest. Returns what sets the allowed
+ * values of Host; until then, and on servers that are not on loopback, any will do.
+ */
+export function guard(
+  server: GatewayServer,
+  db: Pick<Database, "pools">,
+): (hosts: ReadonlySet<string>) => void {
+  let hosts: ReadonlySet<string> | null = null;
+  const routes = routeTable();
+  server.decorateRequest("principal", null);
+  server.addHook("onRoute", ({ method, url, config }) => {
+    if (config?.scope === undefined) throw new Error(`the route ${String(method)} ${url} names no scope`);
+    for (const name of [method].flat()) routes.add(name, url);
+  });
+  server.addHook("onRequest", async (request, reply) => {
+    void reply.headers({ ...securityHeaders, "x-request-id": request.id });
+    checkHost(request, hosts);
+    const { scope } = request.routeOptions.config;
+    if (request.is404 || scope === undefined || scope === "public") return;
+    request.principal = await authenticate(db, request.headers.authorization);
+    requireScope(request.principal, scope);
+  });
+  server.addHook("onResponse", logRequest);
+  server.setErrorHandler(refuse);
+  server.setNotFoundHandler((request, reply) => {
+    const allowed = routes.methodsAt(request.url);
+    if (allowed.length === 0) throw new HoldfastError("not_found", "there is nothing at this path");
+    void reply.header("allow", allowed.join(", "));
+    throw new HoldfastError("method_not_allowed", `this path takes ${allowed.join(", ")}`);
+  });
+  return (allowed) => {
+    hosts = allowed;
+  };
+}
+
+function checkHost(request: FastifyRequest, hosts: ReadonlySet<string> | null): void {
+  const host = request.headers.host;
+  if (hosts === null || (host !== undefined && hosts.has(host.toLowerCase()))) return;
+  throw new HoldfastError("host_not_allowed", "the Host header names another server");
+}
+
+function refuse(fault: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
+  const error = asHoldfastError(fault);
+  if (error.code === "internal") request.log.error({ err: fault }, "request failed");
+  void reply.code(error.entry.status).type(problemType);
+  if (error.code === "unauthenticated") void reply.header("www-authenticate", 'Bearer realm="holdfast"');
+  if (error.retryAfterSeconds !== null) void reply.header("retry-after", String(error.retryAfterSeconds));
+  // The rest of a body that nobody reads would be taken for the next request's wait.
+  if (!request.raw.complete) void reply.header("connection", "close");
+  // As bytes: the media type has no charset parameter, and the framework would add one to text.
+  return reply.send(Buffer.from(JSON.stringify(problemOf(error, request.id))));
+}
+
+/** One line a request. No header, no query, no body: none of them can leak what it doesn't carry. */
+function logRequest(request: FastifyRequest, reply: FastifyReply, done: () => void): void {
+  const { principal } = request;
+  request.log.info(
+    {
+      method: request.method,
+      route: request.routeOptions.url ?? "none",
+      status: reply.statusCode,
+      ms: Math.round(reply.elapsedTime),
+      tenant: principal?.tenant,
+      principal: principal?.id,
+    },
+    "request",
+  );
+  done();
+}
