@@ -139,12 +139,14 @@ function attend(sandbox: Sandbox, stop: StopReason | null): Step {
 function settle(view: AttemptSnapshot, phase: Phase, stop: StopReason | null): Step {
   const own = view.sandboxes.filter((sandbox) => sandbox.step === phase.name);
   const last = own.at(-1);
-  if (last === undefined || (last.releasedAt === null && stop === null && own.length < startTriesMax)) {
+  const started = last !== undefined && last.releasedAt !== null;
+  if (stop === null && !started && own.length < startTriesMax) {
     return { do: "advance", ended: null, next: begin(view, phase) };
   }
   const failure = phaseFailure(view, phase, last, stop);
   const ended: EndedPhase = { phase, state: failure === null ? "succeeded" : "failed", failure };
-  const next = failure === null ? view.phases.find((other) => other.number > phase.number) : undefined;
+  const goesOn = failure === null && stop === null;
+  const next = goesOn ? view.phases.find((other) => other.number > phase.number) : undefined;
   return { do: "advance", ended, next: next === undefined ? null : begin(view, next) };
 }
 
@@ -170,24 +172,18 @@ const deadlineFailure: Failure = {
 function phaseFailure(
   view: AttemptSnapshot,
   phase: Phase,
-  sandbox: Sandbox,
+  sandbox: Sandbox | undefined,
   stop: StopReason | null,
 ): Failure | null {
-  if (sandbox.stopReason === "cancelled" || (stop === "cancelled" && sandbox.releasedAt === null)) {
+  const started = sandbox !== undefined && sandbox.releasedAt !== null;
+  if (sandbox?.stopReason === "cancelled" || (stop === "cancelled" && !started)) {
     return { code: "cancelled", message: `Phase ${phase.name} was stopped because the job was cancelled.` };
   }
-  if (
-    sandbox.stopReason === "deadline" ||
-    sandbox.outcome === "deadline" ||
-    (stop === "deadline" && sandbox.releasedAt === null)
-  ) {
-    return deadlineFailure;
-  }
-  if (sandbox.releasedAt === null) {
-    return {
-      code: "start_failed",
-      message: `Phase ${phase.name} could not be started: ${sandbox.message ?? "no sandbox of it came up"}.`,
-    };
+  const overdue = sandbox?.stopReason === "deadline" || sandbox?.outcome === "deadline";
+  if (overdue || (stop === "deadline" && !started)) return deadlineFailure;
+  if (!started) {
+    const reason = sandbox?.message ?? "no sandbox of it came up";
+    return { code: "start_failed", message: `Phase ${phase.name} could not be started: ${reason}` };
   }
   if (sandbox.outcome !== "exited" || sandbox.exitCode !== 0) {
     return {
