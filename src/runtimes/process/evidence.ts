@@ -1,5 +1,6 @@
 import { access, rm } from "node:fs/promises";
 import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
 import type { SandboxOutcome } from "../../core/runtime.port.ts";
 import { endCarriers, selectCarriers } from "./carriers.ts";
 import { create, isCode, readRecord } from "./durable.ts";
@@ -22,6 +23,7 @@ import {
 } from "./records.ts";
 
 const endMilliseconds = 5_000;
+const farewellMilliseconds = 3_000;
 
 /** What can be shown about an object. `stopped` is evidence: see `conclude` for when there is no record. */
 export type Look =
@@ -116,6 +118,16 @@ async function endLeftovers(folder: Folder, command: CommandRecord | null): Prom
   // A session without its leader: very likely ours, but the number may have been used again since.
   const orphans = selectCarriers(await readProcesses(), { ...belonging, marks: [], session: command.pid });
   return orphans.length === 0 ? null : "processes without its marker are left in the command's session";
+}
+
+/** A supervisor ends right after it has recorded the outcome. Wait for that, so that nothing outlives the folder. */
+export async function supervisorEnded(folder: Folder, signal: AbortSignal): Promise<void> {
+  const claim = await readRecord(within(folder, files.claim), readClaim);
+  if (claim?.kind !== "supervisor") return;
+  const until = performance.now() + farewellMilliseconds;
+  while (performance.now() < until && (await presence(claim.identity)) === "alive") {
+    await delay(5, undefined, { signal });
+  }
 }
 
 /** Whether any process still carries the marks of this UID, for an object whose folder can't be found. */

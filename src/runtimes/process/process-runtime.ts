@@ -20,7 +20,14 @@ import { checkRequest } from "./check-request.ts";
 import type { ControlRequest } from "./control.ts";
 import { ask } from "./control-client.ts";
 import { control } from "./control-loop.ts";
-import { look, readCommandRecord, readEnd, readStanding, runsWithoutFolder } from "./evidence.ts";
+import {
+  look,
+  readCommandRecord,
+  readEnd,
+  readStanding,
+  runsWithoutFolder,
+  supervisorEnded,
+} from "./evidence.ts";
 import { cacheFolder, checkName, type Folder, isUid, socketPath } from "./layout.ts";
 import { readCursor, readLog } from "./log-reader.ts";
 import { now, type RequestRecord, type Settings } from "./records.ts";
@@ -187,6 +194,7 @@ class ProcessRuntime implements Runtime {
     if (seen.kind !== "stopped" && seen.kind !== "absent") {
       throw new RuntimeRefusal("invalid", `${ref.name} is not known to have stopped: stop it first`);
     }
+    await supervisorEnded(folder, signal);
     await removeSocket(socketPath(this.#settings.socketDirectory, folder.uid));
     await this.#store.remove(folder);
   }
