@@ -49,8 +49,8 @@ export interface ClusterOptions {
   readonly directory: string;
   readonly binaries: Binaries;
   readonly account: ServerAccount | null;
-  /** Whether the files are flushed to disk. */
-  readonly durable: boolean;
+  /** A throwaway cluster is not flushed to disk, and goes, with its directory, when its owner is killed. */
+  readonly throwaway: boolean;
 }
 
 /**
@@ -102,12 +102,12 @@ async function runInitdb(
         process.platform === "win32" ? `--pwfile=${passwordFile}` : "--pwfile=/dev/fd/4",
         "--data-checksums",
         "--no-instructions",
-        ...(options.durable ? [] : ["--no-sync"]),
+        ...(options.throwaway ? ["--no-sync"] : []),
       ],
       cwd: data,
       account: options.account,
       orphanSignal: "INT",
-      removeWhenOrphaned: null,
+      removeWhenOrphaned: options.throwaway ? options.directory : null,
       output,
       files: [password],
     }).ended;

@@ -102,7 +102,7 @@ async function startLocked(options: PostgresOptions, release: () => void): Promi
   // A guard that has lost its owner removes the folder, as the server's account.
   if (throwaway && account !== null) chownSync(directory, account.uid, account.gid);
   const binaries = runnableBinaries(options.binaries ?? packagedBinaries(), account);
-  await ensureCluster({ directory, binaries, account, durable: !throwaway }, log);
+  await ensureCluster({ directory, binaries, account, throwaway }, log);
   const cluster = readCluster(directory);
   const ignoredPid = await settlePrevious(cluster.data, log);
   const socket =
