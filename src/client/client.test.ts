@@ -20,10 +20,13 @@ const submission: JobSubmission = {
 };
 
 /** Waits are real but short. */
+const quick = { firstMs: 1, longestMs: 4 };
+
 const clientOf = (
   url: string,
   more: { readonly timeoutMs?: number; readonly silenceMs?: number } = {},
-): Client => createClient({ url, token: "hft_test", retry: { firstMs: 1, longestMs: 4 }, ...more });
+): Client =>
+  createClient({ url, token: "hft_test", retry: quick, streamRetry: { ...quick, triesMax: 6 }, ...more });
 
 async function all<T>(items: AsyncIterable<T>): Promise<T[]> {
   const found: T[] = [];

@@ -39,7 +39,7 @@ export async function* resumed<T>(
     }
     if (!broken.retryable) throw broken;
     failures += 1;
-    const wait = retryDelay(transport.retry, failures, broken.retryAfterSeconds);
+    const wait = retryDelay(transport.streamRetry, failures, broken.retryAfterSeconds);
     if (wait === undefined) throw broken;
     await delay(wait, signal);
   }

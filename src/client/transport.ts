@@ -8,6 +8,8 @@ export interface ClientOptions {
   /** Another `fetch`, for tests and proxies. */
   readonly fetch?: typeof fetch;
   readonly retry?: Partial<RetryPolicy>;
+  /** How long a stream tries to resume: longer than a request, because nobody waits for one answer. */
+  readonly streamRetry?: Partial<RetryPolicy>;
   /** For one try of a request that is not a stream. */
   readonly timeoutMs?: number;
   /** A stream that says nothing for so long, not even a heartbeat, is taken for broken and resumed. */
@@ -30,7 +32,7 @@ export interface Request extends CallOptions {
 
 /** One server: sends requests, and again when that is safe. */
 export interface Transport {
-  readonly retry: RetryPolicy;
+  readonly streamRetry: RetryPolicy;
   readonly silenceMs: number;
   /** The response with a status of 2xx; every other one is thrown as an `ApiError`. */
   send(request: Request): Promise<Response>;
@@ -89,7 +91,7 @@ export function createTransport(options: ClientOptions): Transport {
   };
 
   return {
-    retry,
+    streamRetry: { ...defaultRetry, triesMax: 15, ...options.streamRetry },
     silenceMs: options.silenceMs ?? 60_000,
     send: sendAgain,
     sendOnce,

@@ -17,14 +17,18 @@ export const exitCodes = {
   conflict: 5,
   /** The server or database can't be reached, or can't answer now: try again later. */
   unavailable: 6,
-  /** The job that was followed failed or was cancelled. */
+  /** The job that was followed failed. */
   job_failed: 7,
+  /** The job that was followed was cancelled. */
+  job_cancelled: 8,
   /** This release and the store's schema do not fit: starting again can't help, another release does (M2). */
   schema_incompatible: 10,
   /** The store has no schema, another installation's, or migrations with other bytes. */
   schema_unusable: 11,
   /** Ctrl-C, as shells report it. */
   interrupted: 130,
+  /** Whoever read the output stopped reading, as shells report it. */
+  broken_pipe: 141,
 } as const;
 
 export type ExitCode = (typeof exitCodes)[keyof typeof exitCodes];

@@ -1,0 +1,135 @@
+import type { ArtifactView, AttemptView, SandboxView } from "../wire/job.ts";
+import { type CommandContext, clientOf, printValue, type ServerFlags } from "./context.ts";
+import { type JobPicture, pictureOf } from "./follow.ts";
+import { jobIdOf } from "./job-id.ts";
+import {
+  artifactWords,
+  failureWords,
+  phaseMark,
+  phaseTime,
+  progressWords,
+  stateColor,
+  stateWords,
+} from "./job-words.ts";
+import type { Colors } from "./terminal.ts";
+import { age, between, instantText } from "./time-text.ts";
+import { visible } from "./visible.ts";
+
+/** `holdfast describe job ID`: all that is known of a job, in the words of a person. */
+export async function describeJob(context: CommandContext, typed: string, flags: ServerFlags): Promise<void> {
+  const client = clientOf(context, flags);
+  const id = await jobIdOf(client, typed);
+  const [picture, artifacts] = await Promise.all([pictureOf(client, id), client.listArtifacts(id)]);
+  if (flags.output === "json" || flags.output === "yaml") {
+    return printValue(context, flags.output, { ...picture, artifacts });
+  }
+  const text = describe(picture, artifacts, context.terminal.colors, context.now());
+  await context.terminal.out(`${text.join("\n")}\n`);
+}
+
+function describe(
+  { job, attempts }: JobPicture,
+  artifacts: readonly ArtifactView[],
+  colors: Colors,
+  now: number,
+): string[] {
+  const labels = Object.entries(job.labels).map(([key, value]) => visible(`${key}=${value}`));
+  const lines = [
+    field("Job", colors.bold(visible(job.name))),
+    field("ID", job.id),
+    field("State", stateColor(job.state, colors)(stateWords(job))),
+    field("Priority", `${job.priority} (0 is the most urgent)`),
+    field("Labels", labels.length === 0 ? "none" : labels.join(", ")),
+    field("Submitted", `${instantText(job.created_at)} (${age(job.created_at, now)} ago)`),
+  ];
+  if (job.cancel_requested_at !== null) {
+    lines.push(field("Cancelled", `asked for at ${instantText(job.cancel_requested_at)}`));
+  }
+  if (job.finished_at !== null) lines.push(field("Finished", instantText(job.finished_at)));
+  lines.push(field("Spec", `sha256:${job.spec_digest}, version ${job.resource_version}`));
+  if (attempts.length === 0) lines.push("", "It waits for a slot; no attempt has started yet.");
+  for (const attempt of attempts) lines.push("", ...attemptLines(attempt, colors, now));
+  if (artifacts.length > 0) lines.push("", "Artifacts");
+  for (const artifact of artifacts) {
+    const kept =
+      artifact.removed_at === null
+        ? `kept until ${instantText(artifact.retain_until)}`
+        : `removed at ${instantText(artifact.removed_at)}`;
+    lines.push(`  ${artifactWords(artifact)}, ${kept}`);
+  }
+  return lines;
+}
+
+const field = (name: string, text: string): string => `${name.padEnd(12)} ${text}`;
+
+function attemptLines(attempt: AttemptView, colors: Colors, now: number): string[] {
+  const until = attempt.finished_at;
+  const state = attempt.outcome ?? "running";
+  const took = until === null ? age(attempt.started_at, now) : between(attempt.started_at, until);
+  const lines = [
+    `Attempt ${attempt.attempt}    ${stateColor(state, colors)(state)}, ${took}, pool ${visible(attempt.pool)}`,
+    `  started at ${instantText(attempt.started_at)}, deadline ${instantText(attempt.deadline)}`,
+  ];
+  if (attempt.failure !== null) {
+    lines.push(`  ${colors.red(`It failed: ${failureWords(attempt.failure)}.`)}`);
+  }
+  for (const [source, commit] of Object.entries(attempt.pins)) {
+    lines.push(`  pin ${visible(source)} ${visible(commit)}`);
+  }
+  lines.push("  Phases");
+  for (const phase of attempt.phases) {
+    const words = [
+      phaseMark(phase.state),
+      visible(phase.name).padEnd(16),
+      phase.kind.padEnd(8),
+      phase.state.padEnd(10),
+      phaseTime(phase, now),
+      progressWords(phase),
+    ];
+    lines.push(stateColor(phase.state, colors)(`    ${words.join(" ").trimEnd()}`));
+  }
+  if (attempt.sandboxes.length > 0) lines.push("  Sandboxes");
+  for (const sandbox of attempt.sandboxes) lines.push(...sandboxLines(sandbox, colors));
+  return lines;
+}
+
+/** One line of life: each step with the time since the one before it. */
+function sandboxLines(sandbox: SandboxView, colors: Colors): string[] {
+  const steps = [
+    ["planned", sandbox.planned_at],
+    ["held", sandbox.held_at],
+    ["released", sandbox.released_at],
+    ["stopping", sandbox.stopping_at],
+    ["stopped", sandbox.stopped_at],
+    ["removed", sandbox.removed_at],
+  ] as const;
+  let before = sandbox.planned_at;
+  const life = steps.flatMap(([name, at]) => {
+    if (at === null) return [];
+    const text =
+      name === "planned" ? `planned ${instantText(at).slice(11)}` : `${name} +${between(before, at)}`;
+    before = at;
+    return [text];
+  });
+  const uid = sandbox.uid === null ? "no UID yet" : `UID ${visible(sandbox.uid)}`;
+  const lines = [
+    `    ${visible(sandbox.phase)}: ${visible(sandbox.runtime)} ${visible(sandbox.name)}, ${uid}`,
+    `      ${life.join(" → ")}`,
+  ];
+  if (sandbox.outcome !== null) lines.push(`      ${outcomeWords(sandbox)}`);
+  if (sandbox.stop_unproven !== null) {
+    const { since, reason } = sandbox.stop_unproven;
+    const text = `Its stop has not been proven since ${instantText(since)}: ${visible(reason)}. Its slot stays taken until it is.`;
+    lines.push(`      ${colors.yellow(text)}`);
+  }
+  if (sandbox.log_truncated) lines.push(`      Its log was cut off after ${sandbox.log_bytes} bytes.`);
+  return lines;
+}
+
+function outcomeWords({ outcome, exit_code, message, stop_reason, stop_proof }: SandboxView): string {
+  const code = exit_code === null ? "" : ` with code ${exit_code}`;
+  const why = stop_reason === null ? "" : `, stopped because: ${visible(stop_reason)}`;
+  const said = message === null ? "" : `: ${visible(message)}`;
+  const proof = stop_proof === null ? "" : ` (proof of stop: ${visible(stop_proof)})`;
+  return `${visible(outcome ?? "")}${code}${said}${why}${proof}`;
+}

@@ -1,0 +1,107 @@
+import { ApiError } from "../client/client.ts";
+import { errorCatalogue, isErrorCode } from "../wire/errors.ts";
+import { type ExitCode, exitCodeOf, exitCodes } from "../wire/exit-codes.ts";
+import { type FieldError, HoldfastError } from "../wire/holdfast-error.ts";
+import type { Colors } from "./terminal.ts";
+import { visible } from "./visible.ts";
+
+/** The command line itself is wrong, or what it names on this machine. `next` says what to do. */
+export class UsageError extends Error {
+  override readonly name = "UsageError";
+  readonly next: string | null;
+
+  constructor(message: string, next: string | null = null) {
+    super(message);
+    this.next = next;
+  }
+}
+
+/** A job file with its mistakes: the lines to show them in. */
+export class FileError extends Error {
+  override readonly name = "FileError";
+  readonly file: string;
+  readonly text: string;
+  readonly refused: HoldfastError;
+
+  constructor(file: string, text: string, refused: HoldfastError) {
+    super(refused.detail);
+    this.file = file;
+    this.text = text;
+    this.refused = refused;
+  }
+}
+
+/** A command that has said everything itself and only ends with a code. */
+export class Exit extends Error {
+  override readonly name = "Exit";
+  readonly code: ExitCode;
+
+  constructor(code: ExitCode) {
+    super(`exit ${code}`);
+    this.code = code;
+  }
+}
+
+/** Any error as plain facts: what `-o json` prints, and what the text is made of. */
+export interface Failure {
+  readonly code: string;
+  readonly detail: string;
+  readonly next: string | null;
+  readonly errors: readonly FieldError[];
+  readonly request_id: string | null;
+  readonly exit_code: ExitCode;
+}
+
+export function failureOf(error: unknown): Failure {
+  if (error instanceof FileError) return { ...failureOf(error.refused), next: null };
+  if (error instanceof UsageError) {
+    return failure("usage", error.message, error.next, exitCodes.usage);
+  }
+  if (error instanceof HoldfastError) {
+    return { ...known(error.code, error.detail), errors: error.fields };
+  }
+  if (error instanceof ApiError) {
+    const { code, detail, errors, requestId } = error;
+    return { ...known(code, detail), errors, request_id: requestId };
+  }
+  const detail = error instanceof Error ? error.message : String(error);
+  return failure("internal", detail, null, exitCodes.failure);
+}
+
+function known(code: string, detail: string): Failure {
+  if (!isErrorCode(code)) return failure(code, detail, null, exitCodes.failure);
+  return failure(code, detail, errorCatalogue[code].next, exitCodeOf(code));
+}
+
+function failure(code: string, detail: string, next: string | null, exit_code: ExitCode): Failure {
+  return { code, detail, next, errors: [], request_id: null, exit_code };
+}
+
+/** What went wrong, where, and what to do next. */
+export function failureText(error: unknown, colors: Colors): string {
+  const { code, detail, next, errors, request_id } = failureOf(error);
+  const lines = error instanceof FileError ? excerpts(error, colors) : errors.map(fieldText);
+  lines.push(`${colors.red("error:")} ${visible(detail)}`);
+  if (next !== null) lines.push(`  ${next}`);
+  const request = request_id === null ? "" : `, request ${visible(request_id)}`;
+  lines.push(colors.dim(`  (${visible(code)}${request})`));
+  return `${lines.join("\n")}\n`;
+}
+
+function fieldText({ pointer, message }: FieldError): string {
+  return `  ${visible(pointer === "" ? "the body" : pointer)}: ${visible(message)}`;
+}
+
+/** `file:line:column: message`, as compilers write it, with the line and a caret under the place. */
+function excerpts({ file, text, refused }: FileError, colors: Colors): string[] {
+  const lines = text.split(/\r?\n/);
+  return refused.fields.flatMap(({ message, line = 1, column = 1 }) => {
+    const head = colors.bold(`${visible(file)}:${line}:${column}:`) + ` ${visible(message)}`;
+    const source = lines[line - 1];
+    if (source === undefined || source.trim() === "") return [head];
+    const from = Math.max(0, column - 60);
+    const shown = visible(source.slice(from, from + 120)).replaceAll("\t", " ");
+    const before = visible(source.slice(from, column - 1)).length;
+    return [head, `  ${shown}`, `  ${" ".repeat(before)}${colors.red("^")}`];
+  });
+}

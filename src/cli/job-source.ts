@@ -1,0 +1,51 @@
+import { open } from "node:fs/promises";
+import { isHoldfastError } from "../wire/holdfast-error.ts";
+import { type JobSubmission, jobLimits } from "../wire/job.ts";
+import { parseJobFile } from "../wire/job-file.ts";
+import { checkSubmission } from "../wire/submission.ts";
+import { FileError, UsageError } from "./failures.ts";
+
+/** A job from a file, or from standard input for `-`, with what the flags change in it. */
+export async function readJob(
+  file: string,
+  changes: { readonly labels: Readonly<Record<string, string>>; readonly priority: number | undefined },
+): Promise<JobSubmission> {
+  const bytes = await readBounded(file);
+  const name = file === "-" ? "standard input" : file;
+  let submission: JobSubmission;
+  try {
+    ({ submission } = parseJobFile(bytes, name));
+  } catch (error) {
+    if (!isHoldfastError(error)) throw error;
+    throw new FileError(name, new TextDecoder().decode(bytes), error);
+  }
+  const { metadata } = submission;
+  if (Object.keys(changes.labels).length === 0 && changes.priority === undefined) return submission;
+  return checkSubmission({
+    ...submission,
+    metadata: {
+      ...metadata,
+      labels: { ...metadata.labels, ...changes.labels },
+      ...(changes.priority === undefined ? {} : { priority: changes.priority }),
+    },
+  });
+}
+
+/** At most one byte more than a job file may have: enough to know that it is too large. */
+async function readBounded(file: string): Promise<Uint8Array> {
+  const parts: Buffer[] = [];
+  let size = 0;
+  try {
+    const handle = file === "-" ? null : await open(file);
+    const stream = handle === null ? process.stdin : handle.createReadStream();
+    for await (const part of stream) {
+      const bytes = Buffer.from(part as Buffer);
+      parts.push(bytes);
+      size += bytes.length;
+      if (size > jobLimits.fileBytesMax) break;
+    }
+  } catch (error) {
+    throw new UsageError(`${file} can't be read: ${error instanceof Error ? error.message : String(error)}`);
+  }
+  return Buffer.concat(parts);
+}

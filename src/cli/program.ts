@@ -1,0 +1,213 @@
+import { Command, Option } from "commander";
+import type { ConnectionFlags } from "./connection.ts";
+import type { CommandContext, OutputFormat, ServerFlags } from "./context.ts";
+import { labelFlag, numberFlag, outputFlag } from "./flags.ts";
+import { lazyCommand } from "./lazy-command.ts";
+
+const states = ["queued", "running", "succeeded", "failed", "cancelled"];
+
+/** All commands. What a command does is imported when it runs, so that `--help` and short ones start quickly. */
+export function createProgram(context: CommandContext, version: string): Command {
+  const program = new Command("holdfast")
+    .description("Run jobs that are leased, fenced, watched and never lost.")
+    .version(version, "-V, --version")
+    .helpCommand("help [command]", "help for a command")
+    .option("--url <url>", "the server (or HOLDFAST_URL)")
+    .option("--token-file <file>", "file with the token (or HOLDFAST_TOKEN)")
+    .configureHelp({ showGlobalOptions: true });
+  program.addHelpText(
+    "after",
+    `
+Examples:
+  $ npm start                     the whole system on this machine
+  $ holdfast run job.yaml         submit a job and follow it
+  $ holdfast get jobs             what there is
+  $ holdfast logs -f ID           its output, as it comes
+
+The server is the one of --url or HOLDFAST_URL, else the one that runs in this checkout.
+Exit codes: 0 ok, 2 usage, 3 not found, 4 denied, 5 conflict, 6 unavailable, 7 job failed, 8 job cancelled.`,
+  );
+  jobCommands(program, context);
+  readingCommands(program, context);
+  changingCommands(program, context);
+  operatorCommands(program, context);
+  return program;
+}
+
+function jobCommands(program: Command, context: CommandContext): void {
+  serverCommand(
+    program,
+    "run <file>",
+    "submit a job and follow it to its end",
+    ["text", "json"],
+    [
+      ["holdfast run job.yaml", "phases and log lines, live; Ctrl-C detaches"],
+      ["holdfast run - < job.yaml", "from standard input"],
+      ["holdfast run job.yaml --detach", "print the id and return"],
+    ],
+  )
+    .addOption(labelFlag())
+    .addOption(numberFlag("--priority <number>", "0 is the most urgent", 0, 3))
+    .option("--idempotency-key <key>", "the same key and job are submitted only once")
+    .option("--detach", "do not follow")
+    .action(async (file: string, flags) => (await import("./run.ts")).run(context, file, at(program, flags)));
+
+  serverCommand(
+    program,
+    "logs <id>",
+    "a job's output",
+    ["text", "json"],
+    [
+      ["holdfast logs 01976b2c-0000", "all there is; the beginning of an id will do"],
+      ["holdfast logs -f ID --phase build", "one phase, as it comes"],
+    ],
+  )
+    .option("-f, --follow", "go on until the job is over")
+    .option("--phase <name>", "of this phase alone")
+    .addOption(numberFlag("--attempt <number>", "of this attempt alone", 1, 2))
+    .option("--timestamps", "with the time of each line")
+    .option("--prefix", "with attempt and phase before each line")
+    .action(async (id: string, flags) => (await import("./logs.ts")).logs(context, id, at(program, flags)));
+}
+
+function readingCommands(program: Command, context: CommandContext): void {
+  const get = program.command("get").description("list resources");
+  serverCommand(
+    get,
+    "jobs [id...]",
+    "jobs, newest first",
+    ["text", "json", "yaml", "name"],
+    [
+      ["holdfast get jobs --state failed", "those that failed"],
+      ["holdfast get jobs --label team=web --watch", "one team's, and each change"],
+      ["holdfast get jobs -o name | xargs holdfast cancel", "for programs"],
+    ],
+  )
+    .alias("job")
+    .addOption(new Option("--state <state>", "in this state").choices(states))
+    .addOption(labelFlag())
+    .option("--name <name>", "of this name")
+    .addOption(numberFlag("--limit <number>", "at most so many", 1, 100_000).default(50))
+    .option("-w, --watch", "go on with each change")
+    .action(async (ids: string[], flags) =>
+      (await import("./get.ts")).getJobs(context, ids, at(program, flags)),
+    );
+
+  const describe = program.command("describe").description("all about one resource");
+  serverCommand(
+    describe,
+    "job <id>",
+    "a job, its attempts, sandboxes and artifacts",
+    ["text", "json", "yaml"],
+    [
+      ["holdfast describe job ID", "in words"],
+      ["holdfast describe job ID -o json", "for programs"],
+    ],
+  ).action(async (id: string, flags: ServerFlags) =>
+    (await import("./describe.ts")).describeJob(context, id, at(program, flags)),
+  );
+
+  serverCommand(
+    program,
+    "watch",
+    "changes as they happen",
+    ["text", "json"],
+    [
+      ["holdfast watch --job ID", "of one job and all that belongs to it"],
+      ["holdfast watch -o json --after CURSOR", "go on after the last cursor that was printed"],
+    ],
+  )
+    .option("--job <id>", "of this job")
+    .option("--kind <kind>", "of this kind of resource")
+    .option("--after <cursor>", "those after this cursor")
+    .action(async (flags) => (await import("./watch-changes.ts")).watch(context, at(program, flags)));
+
+  serverCommand(
+    program,
+    "download <id> [name]",
+    "an artifact, verified",
+    ["text", "json"],
+    [
+      ["holdfast download ID", "its only artifact, under its own name"],
+      ["holdfast download ID site.tar.gz -O /tmp/site.tar.gz", "to a file"],
+    ],
+  )
+    .option("-O, --output-file <file>", "where to")
+    .option("--force", "replace the file when it exists")
+    .action(async (id: string, name: string | undefined, flags) =>
+      (await import("./download.ts")).download(context, id, name, at(program, flags)),
+    );
+}
+
+function changingCommands(program: Command, context: CommandContext): void {
+  serverCommand(
+    program,
+    "cancel <id...>",
+    "ask jobs to stop",
+    ["text", "json", "name"],
+    [['holdfast cancel ID --reason "wrong branch"', "the reason is kept with the job"]],
+  )
+    .option("--reason <text>", "why")
+    .action(async (ids: string[], flags) =>
+      (await import("./cancel.ts")).cancel(context, ids, at(program, flags)),
+    );
+
+  serverCommand(
+    program,
+    "patch <id>",
+    "change a job's priority or labels",
+    ["text", "json", "yaml", "name"],
+    [["holdfast patch ID --priority 0", "the most urgent; while it waits"]],
+  )
+    .addOption(numberFlag("--priority <number>", "0 is the most urgent", 0, 3))
+    .addOption(labelFlag())
+    .action(async (id: string, flags) => (await import("./patch.ts")).patch(context, id, at(program, flags)));
+
+  serverCommand(
+    program,
+    "label <id> <change...>",
+    "set or remove labels",
+    ["text", "json", "yaml", "name"],
+    [["holdfast label ID team=web old-", "set team, remove old"]],
+  ).action(async (id: string, changes: string[], flags: ServerFlags) =>
+    (await import("./patch.ts")).label(context, id, changes, at(program, flags)),
+  );
+}
+
+function operatorCommands(program: Command, context: CommandContext): void {
+  const { config, terminal } = context;
+  lazyCommand(program, "schema", "see and change the database's schema", async () =>
+    (await import("./schema.ts")).schemaCommand({
+      databaseUrl: config.database?.url,
+      installation: config.installation ?? undefined,
+      write: (text) => void terminal.out(text),
+    }),
+  );
+  lazyCommand(program, "dev", "PostgreSQL and the whole system in one process", async () =>
+    (await import("./dev.ts")).devCommand(context),
+  );
+  lazyCommand(program, "start", "what `npm start` runs: dev, and the example job", async () =>
+    (await import("./start.ts")).startCommand(context),
+  );
+}
+
+/** The command's own flags with those of every command. */
+function at<Flags extends object>(program: Command, flags: Flags): Flags & ConnectionFlags {
+  return { ...program.opts<ConnectionFlags>(), ...flags };
+}
+
+function serverCommand(
+  parent: Command,
+  nameAndArguments: string,
+  description: string,
+  formats: readonly OutputFormat[],
+  examples: readonly (readonly [command: string, meaning: string])[],
+): Command {
+  const width = Math.max(...examples.map(([command]) => command.length));
+  const lines = examples.map(([command, meaning]) => `  $ ${command.padEnd(width)}   ${meaning}`);
+  return parent
+    .command(nameAndArguments)
+    .description(description)
+    .addOption(outputFlag(...formats))
+    .addHelpText("after", `\nExamples:\n${lines.join("\n")}`);
+}
