@@ -92,6 +92,7 @@ function isConnectionFault(error: Error): boolean {
   return (
     error.message.startsWith("Connection terminated") ||
     error.message === "Query read timeout" ||
+    error.message.endsWith("is not queryable") ||
     error.message.startsWith("timeout exceeded when trying to connect")
   );
 }
