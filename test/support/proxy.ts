@@ -1,0 +1,92 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { createConnection, createServer, type Server, type Socket } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { ConnectionSettings } from "../../src/core/postgres/pool.ts";
+
+/** Stands between a process and PostgreSQL: counts what is asked, and lets connections hang half open. */
+export interface Proxy {
+  readonly settings: ConnectionSettings;
+  /** Queries so far: simple ones and executions of the extended protocol. */
+  readonly queries: () => number;
+  /** The connections that are open now pass nothing on any more, and nobody is told. New ones work. */
+  readonly freeze: () => void;
+  /** Whether new connections are refused from now on. */
+  readonly refuse: (refused: boolean) => void;
+}
+
+export async function openProxy(
+  scope: { readonly after: (hook: () => unknown) => void },
+  settings: ConnectionSettings,
+): Promise<Proxy> {
+  const directory = await mkdtemp(join(tmpdir(), "holdfast-proxy-"));
+  const socketName = `.s.PGSQL.${settings.port}`;
+  const upstream = settings.host.startsWith("/")
+    ? { path: join(settings.host, socketName) }
+    : { host: settings.host, port: settings.port };
+  const open = new Set<{ readonly near: Socket; readonly far: Socket }>();
+  let queries = 0;
+  let refusing = false;
+  const server: Server = createServer((near) => {
+    if (refusing) return near.destroy();
+    const far = createConnection(upstream);
+    const pair = { near, far };
+    open.add(pair);
+    const count = frameCounter((type) => {
+      if (type === "Q" || type === "E") queries += 1;
+    });
+    near.on("data", count);
+    near.pipe(far);
+    far.pipe(near);
+    for (const socket of [near, far]) {
+      socket.on("error", () => undefined);
+      socket.on("close", () => {
+        open.delete(pair);
+        near.destroy();
+        far.destroy();
+      });
+    }
+  });
+  await new Promise<void>((resolve) => server.listen(join(directory, socketName), resolve));
+  scope.after(async () => {
+    for (const { near, far } of open) {
+      near.destroy();
+      far.destroy();
+    }
+    await new Promise<void>((resolve) => server.close(() => resolve()));
+    await rm(directory, { recursive: true, force: true });
+  });
+  return {
+    settings: { ...settings, host: directory },
+    queries: () => queries,
+    refuse(refused) {
+      refusing = refused;
+    },
+    freeze() {
+      for (const { near, far } of open) {
+        near.unpipe(far);
+        far.unpipe(near);
+        near.pause();
+        far.pause();
+      }
+    },
+  };
+}
+
+/** Reads the client's side of the protocol: after the untyped startup message, type and length of each. */
+function frameCounter(onFrame: (type: string) => void): (chunk: Buffer) => void {
+  let rest = Buffer.alloc(0);
+  let started = false;
+  return (chunk) => {
+    rest = Buffer.concat([rest, chunk]);
+    for (;;) {
+      const head = started ? 1 : 0;
+      if (rest.length < head + 4) return;
+      const end = head + rest.readInt32BE(head);
+      if (rest.length < end) return;
+      if (started) onFrame(String.fromCharCode(rest[0] ?? 0));
+      started = true;
+      rest = rest.subarray(end);
+    }
+  };
+}
