@@ -39,7 +39,8 @@ const mayChangeSchema = /^src\/(core\/schema|cli|dev)\//;
 
 /** `wire` and `client` run in browsers too. */
 const withoutNode = /^src\/(wire|client)\//;
-const readsEnvironment = /^src\/config\.ts$/;
+/** The phase helper is a program of its own: its configuration is the environment of its sandbox. */
+const readsEnvironment = /^src\/(config|sandboxes\/phase-helper)\.ts$/;
 const linesMax = 500;
 const nameParts = /^[a-z0-9]+(-[a-z0-9]+)*(\.[a-z0-9]+(-[a-z0-9]+)*)*$/;
 /** They say nothing of what is inside. */

@@ -8,13 +8,18 @@ import { buffer } from "node:stream/consumers";
 import { after, before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { CallbackStub } from "../../test/support/callback-stub.ts";
-import { type ExampleRepositories, exampleFolder, exampleJob, prepareRepositories } from "./prepare.ts";
+import {
+  type ExampleRepositories,
+  exampleFolder,
+  exampleJob,
+  prepareRepositories,
+} from "../../examples/engine-module/prepare.ts";
+import { CallbackStub } from "../support/callback-stub.ts";
 
 const run = promisify(execFile);
 const helper = fileURLToPath(new URL("../../bin/holdfast-phase.mjs", import.meta.url));
 /** Named by a variable: the phases are plain JavaScript, without types. */
-const gitObject: string = "./phases/git-object.mjs";
+const gitObject: string = "../../examples/engine-module/phases/git-object.mjs";
 const never = new AbortController().signal;
 const kinds = ["source", "compile", "publish"] as const;
 
