@@ -8,8 +8,13 @@ interface ServerError extends Error {
 }
 
 function isServerError(error: unknown): error is ServerError {
+  // The system's EPIPE has five letters too, but no severity.
   return (
-    error instanceof Error && "code" in error && typeof error.code === "string" && error.code.length === 5
+    error instanceof Error &&
+    "severity" in error &&
+    "code" in error &&
+    typeof error.code === "string" &&
+    error.code.length === 5
   );
 }
 
@@ -84,6 +89,8 @@ const connectionFaults = new Set([
   "ETIMEDOUT",
   "EHOSTUNREACH",
   "ENOTFOUND",
+  "ERR_STREAM_DESTROYED",
+  "ERR_STREAM_WRITE_AFTER_END",
 ]);
 
 function isConnectionFault(error: Error): boolean {
