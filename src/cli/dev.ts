@@ -1,8 +1,8 @@
 import { join, resolve } from "node:path";
 import { Command, Option } from "commander";
-import { pino } from "pino";
 import { resetHome } from "../dev/reset.ts";
 import { type DevStack, startDev } from "../dev/stack.ts";
+import { openLog } from "../main/log.ts";
 import type { CommandContext } from "./context.ts";
 import { numberFlag } from "./flags.ts";
 import { onInterrupt } from "./interrupt.ts";
@@ -65,7 +65,7 @@ export async function withDev<T>(
       retention: config.artifactRetention,
       queueMax: config.queueMax,
       logBytesMax: BigInt(config.logBytesMax),
-      log: pino({ level: config.logLevel === "info" ? "warn" : config.logLevel }, pino.destination(2)),
+      log: openLog(config.logLevel === "info" ? "warn" : config.logLevel, process.stderr),
       announce,
     });
     try {

@@ -95,6 +95,8 @@ export function startExecution(
       tenant,
       kind: executionKind,
       resource: attempt,
+      // Only controllers that have the runtime take it.
+      queue: plan.runtime,
       priority: row.priority as LeasePriority,
       dueAt: tx.now,
       holder: admission.holder,

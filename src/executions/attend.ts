@@ -1,51 +1,12 @@
 import { setTimeout as delay } from "node:timers/promises";
-import type { BlobStore } from "../core/blob.port.ts";
 import { HoldfastError, isHoldfastError } from "../core/errors.ts";
 import type { HeldLease } from "../core/lease.ts";
-import type { Database } from "../core/postgres/transition.ts";
-import { type Runtime, RuntimeRefusal } from "../core/runtime.port.ts";
-import type { Microseconds } from "../core/time.ts";
-import type { Sandbox } from "../sandboxes/sandbox.ts";
+import { RuntimeRefusal } from "../core/runtime.port.ts";
 import { readAttemptSnapshot } from "./attempt.store.ts";
 import { type AttemptSnapshot, decide } from "./attempt.ts";
-import { type LogKeeper, logKeeper } from "./log-keeper.ts";
+import type { Attendance, ControllerContext } from "./context.ts";
+import { logKeeper } from "./log-keeper.ts";
 import { perform } from "./perform.ts";
-
-/** What a controller acts with. */
-export interface ControllerContext {
-  readonly db: Database;
-  readonly installation: string;
-  readonly runtimes: ReadonlyMap<string, Runtime>;
-  readonly blobs: BlobStore;
-  /** Where sandboxes report to, and the token that each gets (E17). */
-  readonly callback: { readonly url: string; readonly token: (sandbox: Sandbox) => string };
-  readonly settings: ControllerSettings;
-  readonly log: (
-    level: "info" | "warn" | "error",
-    message: string,
-    details: Readonly<Record<string, unknown>>,
-  ) => void;
-}
-
-export interface ControllerSettings {
-  readonly retention: Microseconds;
-  readonly queueMax: number;
-  /** Output kept for each sandbox. */
-  readonly logBytesMax: bigint;
-}
-
-/** One attempt under one lease, for as long as this controller holds it. */
-export interface Attendance {
-  readonly context: ControllerContext;
-  readonly lease: HeldLease;
-  /** Aborts when the lease is lost or the controller stops. */
-  readonly signal: AbortSignal;
-  readonly logs: LogKeeper;
-  /** Sandboxes whose outside epoch this controller has raised to its own. A takeover does that first. */
-  readonly fenced: Set<string>;
-  /** Wait for a change of the job, at most `ms`, or until `also` settles. */
-  readonly pause: (ms: number, also?: (signal: AbortSignal) => Promise<void>) => Promise<void>;
-}
 
 const backoffMinMs = 200;
 const backoffMaxMs = 10_000;

@@ -1,8 +1,7 @@
 import { view as look } from "../core/postgres/transition.ts";
 import { markExecutionCleaned, underLease } from "./attempt.store.ts";
 import type { AttemptSnapshot } from "./attempt.ts";
-import type { Attendance } from "./attend.ts";
-import { runtimeOf } from "./log-keeper.ts";
+import { type Attendance, runtimeOf } from "./context.ts";
 import { listObjectsToRemove, markObjectRemoved } from "./object.sql.ts";
 import { recordRemoved } from "./phase.store.ts";
 

@@ -15,7 +15,8 @@ import {
   returnAdmission,
 } from "./admission.store.ts";
 import { executionKind, startExecution, underLease } from "./attempt.store.ts";
-import { attend, type ControllerContext } from "./attend.ts";
+import { attend } from "./attend.ts";
+import type { ControllerContext } from "./context.ts";
 import { admissionKind } from "./job.store.ts";
 import { planOf } from "./plan.ts";
 
@@ -96,7 +97,7 @@ export function startController(options: ControllerOptions): Controller {
       turnedAt = monotonicMs();
       const seen = await lookout.wait(`due:${executionKind}`, signal, { since: sinceDue });
       sinceDue = seen.serial;
-      for (const queue of seen.queues) {
+      for (const queue of seen.queues.filter((name) => options.runtimes.has(name))) {
         if (room() <= 0) return;
         const claimed = await claimLeases(db, {
           kind: executionKind,

@@ -5,9 +5,8 @@ import { microseconds, toMilliseconds } from "../core/time.ts";
 import type { Sandbox } from "../sandboxes/sandbox.ts";
 import { finishExecution } from "./attempt.store.ts";
 import type { AttemptSnapshot, Failure, Step } from "./attempt.ts";
-import type { Attendance } from "./attend.ts";
 import { clean } from "./clean.ts";
-import { readSpec, runtimeOf } from "./log-keeper.ts";
+import { type Attendance, readSpec, runtimeOf } from "./context.ts";
 import { readDeclaredArtifact } from "./object.sql.ts";
 import {
   advancePhase,

@@ -37,6 +37,9 @@ const confined: readonly { readonly packages: RegExp; readonly allowed: RegExp }
 const changesSchema = /^src\/core\/schema\/(migrate|roles)\.ts$/;
 const mayChangeSchema = /^src\/(core\/schema|cli|dev)\//;
 
+/** `npm start` runs the example, which lies beside the sources and is not part of the package. */
+const showsExample = "src/cli/start.ts";
+
 /** `wire` and `client` run in browsers too. */
 const withoutNode = /^src\/(wire|client)\//;
 /** The phase helper is a program of its own: its configuration is the environment of its sandbox. */
@@ -106,6 +109,7 @@ function packageReason(path: string, specifier: string): string | undefined {
 }
 
 function orderReason(from: string, to: string): string | undefined {
+  if (from === showsExample && to.startsWith("examples/")) return undefined;
   if (!to.startsWith("src/")) return "src imports nothing outside src";
   if (changesSchema.test(to) && !mayChangeSchema.test(from)) return "only cli and dev change the schema";
   const [source, target] = [placeOf(from), placeOf(to)];

@@ -108,6 +108,7 @@ export function openPools(options: {
 }): Pools {
   const limits = options.limits ?? defaultPoolLimits;
   const pools = new Map<Role, Pool>();
+  let closing = false;
   return {
     settings: options.settings,
     of(role) {
@@ -118,12 +119,15 @@ export function openPools(options: {
           max: limits.connectionsMax,
           idleTimeoutMillis: 60_000,
         });
-        pool.on("error", (error) => options.onError?.(error));
+        pool.on("error", (error) => {
+          if (!closing) options.onError?.(error);
+        });
         pools.set(role, pool);
       }
       return pool;
     },
     async close() {
+      closing = true;
       const open = [...pools.values()];
       pools.clear();
       await Promise.all(open.map((pool) => pool.end()));
