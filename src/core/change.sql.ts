@@ -11,9 +11,7 @@ export interface AppendChangeParams {
   readonly body: unknown;
 }
 
-/**
- * Appended in the transaction of the change itself, after the resource's row is locked.
- */
+/** Appended in the transaction of the change itself, after the resource's row is locked. */
 export const appendChange = statement<AppendChangeParams, never, "exec">(
   "change.appendChange",
   "exec",
@@ -29,9 +27,7 @@ export interface LockSequencerRow {
   readonly locked: boolean;
 }
 
-/**
- * Whoever gets this stamps the next positions. Held until the transaction ends.
- */
+/** Whoever gets this stamps the next positions. Held until the transaction ends. */
 export const lockSequencer = statement<LockSequencerParams, LockSequencerRow, "one">(
   "change.lockSequencer",
   "one",
@@ -83,9 +79,7 @@ export interface ReadPositionsRow {
   readonly root_id: string;
 }
 
-/**
- * Which tenants and resources changed after a position: no payload.
- */
+/** Which tenants and resources changed after a position: no payload. */
 export const readPositions = statement<ReadPositionsParams, ReadPositionsRow, "many">(
   "change.readPositions",
   "many",
@@ -114,9 +108,7 @@ export interface ReadChangesRow {
   readonly body: unknown;
 }
 
-/**
- * One tenant's changes after a position and up to another.
- */
+/** One tenant's changes after a position and up to another. */
 export const readChanges = statement<ReadChangesParams, ReadChangesRow, "many">(
   "change.readChanges",
   "many",

@@ -15,9 +15,7 @@ export interface InsertCommandRow {
   readonly command_id: string;
 }
 
-/**
- * The first use of a key wins; a second one waits here for the first to commit, and then finds it.
- */
+/** The first use of a key wins; a second one waits here for the first to commit, and then finds it. */
 export const insertCommand = statement<InsertCommandParams, InsertCommandRow, "maybe">(
   "command.insertCommand",
   "maybe",

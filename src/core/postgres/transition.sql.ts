@@ -11,9 +11,7 @@ export interface BeginTransitionRow {
   readonly now: Instant;
 }
 
-/**
- * Names the tenant, refuses another deployment epoch (HF004), gives the database's time.
- */
+/** Names the tenant, refuses another deployment epoch (HF004), gives the database's time. */
 export const beginTransition = statement<BeginTransitionParams, BeginTransitionRow, "one">(
   "transition.beginTransition",
   "one",
@@ -29,9 +27,7 @@ export interface AssertFenceParams {
   readonly epoch: bigint;
 }
 
-/**
- * Locks the lease until commit and refuses anybody but its present holder (HF001).
- */
+/** Locks the lease until commit and refuses anybody but its present holder (HF001). */
 export const assertFence = statement<AssertFenceParams, never, "exec">(
   "transition.assertFence",
   "exec",
