@@ -54,12 +54,12 @@ export function createScreen(terminal: Terminal): Screen {
   };
 }
 
-/** Cut to the terminal's width. Beyond ASCII a character may take two cells, so it is counted as two. */
+/** Cut to the terminal's width. From Hangul on a character may take two cells, so it is counted as two. */
 export function fitted(text: string, columns: number): string {
   let width = 0;
   let kept = "";
   for (const character of text) {
-    width += character > "\u007f" ? 2 : 1;
+    width += character >= "\u1100" ? 2 : 1;
     if (width >= columns) return `${kept}…`;
     kept += character;
   }
