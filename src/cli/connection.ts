@@ -33,6 +33,8 @@ export function connect(flags: ConnectionFlags, config: Config, directory: strin
 function serverOf(flags: ConnectionFlags, config: Config, directory: string): Server {
   const token = flags.tokenFile === undefined ? (config.token ?? undefined) : tokenFrom(flags.tokenFile);
   const url = flags.url === undefined ? config.url : urlFrom(flags.url);
+  // A broken file of a server that isn't asked for is nobody's concern.
+  if (url !== null && token !== undefined) return { url, token };
   const local = developmentServer(directory);
   if (url === null) {
     if (local === null) {

@@ -1,5 +1,6 @@
 import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import { once } from "node:events";
+import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 
 const root = resolve(import.meta.dirname, "../..");
@@ -22,7 +23,7 @@ export interface CommandResult {
 /** The command line as its users start it, with nothing of our environment but the path. */
 export function startCommand(
   words: readonly string[],
-  { env = {}, cwd = import.meta.dirname }: CommandOptions = {},
+  { env = {}, cwd = tmpdir() }: CommandOptions = {},
 ): ChildProcessWithoutNullStreams {
   const child = spawn(process.execPath, ["--disable-warning=ExperimentalWarning", main, ...words], {
     cwd,
