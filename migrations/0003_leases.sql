@@ -80,6 +80,8 @@ grant insert on holdfast.leases to holdfast_producer;
 grant select, update (holder, epoch, wake_at) on holdfast.leases to holdfast_dispatcher;
 grant usage on sequence holdfast.lease_epochs to
   holdfast_dispatcher, holdfast_controller, holdfast_worker, holdfast_retention;
+-- An outside object with an epoch that this store has not given yet tells that the store was restored.
+grant select on sequence holdfast.lease_epochs to holdfast_dispatcher;
 
 -- Locks the lease until commit and refuses anybody but its present holder, on a clock sample taken after the
 -- lock. Every write that acts under a lease calls this first (E6).

@@ -72,7 +72,7 @@ create policy resource_changes_tenant on holdfast.resource_changes
 create policy resource_changes_dispatcher on holdfast.resource_changes to holdfast_dispatcher using (true) with check (true);
 grant select, insert on holdfast.resource_changes to holdfast_gateway, holdfast_controller, holdfast_operator, holdfast_worker;
 grant insert on holdfast.resource_changes to holdfast_producer;
-grant select, delete on holdfast.resource_changes to holdfast_retention;
+grant select, insert, delete on holdfast.resource_changes to holdfast_retention;
 grant select (tenant_id, change_id, position, kind, root_id), update (position) on holdfast.resource_changes to holdfast_dispatcher;
 grant usage on sequence holdfast.change_ids to
   holdfast_gateway, holdfast_controller, holdfast_worker, holdfast_producer, holdfast_operator, holdfast_retention;

@@ -101,3 +101,4 @@ grant update (state, resource_version, queued_at, finished_at, failure_code, fai
 grant select, insert on holdfast.artifacts to holdfast_controller;
 grant select on holdfast.artifacts to holdfast_gateway, holdfast_operator;
 grant select, update (removed_at) on holdfast.artifacts to holdfast_retention;
+grant update (resource_version) on holdfast.jobs to holdfast_retention;

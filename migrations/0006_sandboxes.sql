@@ -84,6 +84,27 @@ create table holdfast.log_chunks (
 create trigger log_chunks_keep before update on holdfast.log_chunks
   for each row execute function holdfast.keep_columns('tenant_id', 'sandbox_id', 'seq', 'stream', 'at', 'body');
 
+-- Outside objects that no live attempt owned and that the sweep removed (E21): what they were, and why.
+create table holdfast.swept_sandboxes (
+  tenant_id text not null,
+  name text not null,
+  uid text not null,
+  runtime text not null,
+  epoch bigint not null,
+  reason text not null constraint swept_sandboxes_reason check (reason in ('unknown', 'other_uid', 'settled')),
+  swept_at timestamptz not null default holdfast.ledger_now(),
+  primary key (tenant_id, name, uid)
+);
+create trigger swept_sandboxes_keep before update on holdfast.swept_sandboxes
+  for each row execute function holdfast.keep_columns('tenant_id', 'name', 'uid', 'runtime', 'epoch', 'reason', 'swept_at');
+
+alter table holdfast.swept_sandboxes enable row level security;
+alter table holdfast.swept_sandboxes force row level security;
+create policy swept_sandboxes_tenant on holdfast.swept_sandboxes to holdfast_controller, holdfast_operator
+  using (tenant_id = holdfast.current_tenant()) with check (tenant_id = holdfast.current_tenant());
+grant select, insert on holdfast.swept_sandboxes to holdfast_controller;
+grant select on holdfast.swept_sandboxes to holdfast_operator;
+
 alter table holdfast.sandbox_attempts enable row level security;
 alter table holdfast.sandbox_attempts force row level security;
 alter table holdfast.log_chunks enable row level security;

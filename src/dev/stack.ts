@@ -46,7 +46,7 @@ export async function startDev(options: DevOptions): Promise<DevStack> {
   const home = await openHome(options.directory);
   const closers: (() => Promise<void> | void)[] = [() => home.release()];
   const close = async () => {
-    for (const closer of closers.splice(0).reverse()) await closer();
+    for (const closer of closers.splice(0).toReversed()) await closer();
   };
   try {
     const postgres = await startPostgres({ directory: home.path("postgres"), log: announce });

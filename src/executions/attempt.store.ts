@@ -2,20 +2,28 @@ import { appendChange } from "../core/change.sql.ts";
 import { HoldfastError } from "../core/errors.ts";
 import { brandId, type IncarnationId, type JobId, type TenantId, uuidv7 } from "../core/ids.ts";
 import { lockLease } from "../core/lease.sql.ts";
-import { deleteLease, insertHeldLease } from "../core/lease.store.ts";
+import { deleteLease, insertHeldLease, insertLease } from "../core/lease.store.ts";
 import { fenceOf, type HeldLease, type LeasePriority } from "../core/lease.ts";
 import { assertFence } from "../core/postgres/transition.sql.ts";
 import { type Database, type Transaction, transition, view } from "../core/postgres/transition.ts";
-import { type Instant, type Microseconds, microseconds } from "../core/time.ts";
+import { type Instant, instant, type Microseconds, microseconds } from "../core/time.ts";
 import { listSandboxes } from "../sandboxes/sandbox.store.ts";
 import type { PhaseKind } from "../wire/job.ts";
 import * as sql from "./attempt.sql.ts";
 import { insertPhases } from "./attempt.sql.ts";
-import type { AttemptSnapshot, AttemptState, Failure, Outcome, PhaseState } from "./attempt.ts";
+import {
+  type AttemptSnapshot,
+  type AttemptState,
+  deadlineFailure,
+  type Failure,
+  type Outcome,
+  type PhaseState,
+} from "./attempt.ts";
 import { admissionHasRoom, admissionKind, advanceJob, lockJob } from "./job.store.ts";
 import { publishArtifact, readDeclaredArtifact } from "./object.sql.ts";
 import { listPhases, listPins, skipPendingPhases } from "./phase.sql.ts";
 import { type Plan, planDigest } from "./plan.ts";
+import { retentionKind } from "./retention.ts";
 
 /** The lease of an attempt: kind `execution`, the attempt's id. Its holder is the one controller that may act. */
 export const executionKind = "execution";
@@ -183,18 +191,17 @@ export function finishExecution(db: Database, lease: HeldLease, finish: Finish):
     const locked = await tx.run(sql.lockAttempt, { attempt });
     if (locked === undefined) throw new HoldfastError("not_found", "there is no such attempt");
     if (locked.state !== "active") return (found.outcome ?? "failed") as Outcome;
-    const outcome = job.cancel_requested_at === null ? finish.outcome : "cancelled";
-    if (outcome === "cancelled" && job.cancel_requested_at === null) {
-      throw new HoldfastError("conflict", "nobody has cancelled the job");
-    }
-    const failure =
-      outcome === "failed" ? (finish.failure ?? { code: "failed", message: "The attempt failed." }) : null;
+    const { overdue } = await tx.run(sql.readOverdue, { attempt });
+    const { outcome, failure } = settleOutcome(finish, {
+      cancelRequested: job.cancel_requested_at !== null,
+      overdue,
+    });
     await tx.run(skipPendingPhases, { attempt });
     const { finished_at } = await tx.run(sql.settleAttempt, {
       attempt,
       outcome,
       failure_code: failure?.code ?? null,
-      failure_message: failure?.message.slice(0, 1000) ?? null,
+      failure_message: failure?.message ?? null,
     });
     if (outcome === "succeeded") await publish(tx, lease, job.job_id, finished_at, finish.retentionUs);
     await tx.run(sql.returnSlot, { attempt });
@@ -207,6 +214,30 @@ export function finishExecution(db: Database, lease: HeldLease, finish: Finish):
     await recordEvent(tx, attempt, "attempt.finished", { outcome, failure });
     return outcome;
   });
+}
+
+const messageLengthMax = 1000;
+
+/** What is recorded: cancellation comes first, and what ends after the deadline has failed (E10, E12). */
+function settleOutcome(
+  finish: Finish,
+  now: { readonly cancelRequested: boolean; readonly overdue: boolean },
+): { readonly outcome: Outcome; readonly failure: Failure | null } {
+  if (now.cancelRequested) return { outcome: "cancelled", failure: null };
+  switch (finish.outcome) {
+    case "cancelled":
+      throw new HoldfastError("conflict", "nobody has cancelled the job");
+    case "succeeded":
+      return now.overdue
+        ? { outcome: "failed", failure: deadlineFailure }
+        : { outcome: "succeeded", failure: null };
+    case "failed": {
+      const { code, message } = finish.failure ?? { code: "failed", message: "The attempt failed." };
+      return { outcome: "failed", failure: { code, message: message.slice(0, messageLengthMax) } };
+    }
+    default:
+      return finish.outcome satisfies never;
+  }
 }
 
 /** Only a job with a publish phase has an artifact; a build that publishes nothing may succeed too. */
@@ -233,6 +264,7 @@ async function publish(
     published_at: publishedAt,
     retention_us: microseconds(retentionUs),
   });
+  await insertLease(tx, { kind: retentionKind, resource: job, dueAt: instant(publishedAt + retentionUs) });
 }
 
 /** A tenant's completed attempts that are not cleaned yet, oldest first (E14). */
@@ -252,6 +284,9 @@ export function listExecutionsToClean(
  */
 export function markExecutionCleaned(db: Database, lease: HeldLease): Promise<void> {
   return underLease(db, lease, "markExecutionCleaned", async (tx) => {
+    await tx.run(sql.lockAttempt, { attempt: lease.resource });
+    const [leftover] = await tx.run(sql.listLeftovers, { attempt: lease.resource });
+    if (leftover !== undefined) throw new HoldfastError("conflict", `${leftover.name} is not removed yet`);
     const marked = await tx.run(sql.markExecutionCleaned, { attempt: lease.resource });
     if (marked === 1) await recordEvent(tx, lease.resource, "attempt.cleaned", {});
     await deleteLease(tx, lease);

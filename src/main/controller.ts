@@ -2,13 +2,24 @@ import type { Logger } from "pino";
 import type { BlobStore } from "../core/blob.port.ts";
 import type { Runtime } from "../core/runtime.port.ts";
 import type { Microseconds } from "../core/time.ts";
-import { type Controller, controllerKinds, startController } from "../executions/controller.ts";
+import {
+  type Controller,
+  controllerKinds as executionKinds,
+  startController,
+} from "../executions/controller.ts";
 import { executionReports } from "../executions/reports.ts";
+import { retentionKind, startRetention } from "../executions/retention.ts";
 import { type CallbackKeys, callbackToken } from "../sandboxes/callback.ts";
 import { type Beside, startCallbackListener } from "../sandboxes/http.ts";
+import { startSweep } from "../sandboxes/sweep.ts";
 import type { Foundation } from "./process.ts";
 
-export { controllerKinds };
+/** Lease kinds that a process with a controller waits for. */
+export const controllerKinds = [...executionKinds, retentionKind] as const;
+
+const sweepEveryMs = 60_000;
+/** Longer than any controller takes between making an object and recording it. */
+const orphanGraceMs = 300_000;
 
 export interface ControllerRole {
   readonly installation: string;
@@ -27,6 +38,8 @@ export interface ControllerRole {
   readonly queueMax: number;
   readonly logBytesMax: bigint;
   readonly attemptsMax: number;
+  /** How often the runtime is searched for orphans, and how long one has to be one. */
+  readonly sweep?: { readonly everyMs: number; readonly graceMs: number };
   readonly log: Logger;
 }
 
@@ -71,11 +84,25 @@ export async function openController(
     attemptsMax: role.attemptsMax,
     log: (level, message, details) => role.log[level](details, message),
   });
+  const retention = startRetention({
+    db,
+    holder,
+    lookout,
+    blobs: role.blobs,
+    onError: (error) => role.log.warn({ err: error }, "an artifact could not be removed and is tried again"),
+  });
+  const sweep = startSweep({
+    db,
+    runtimes: [role.runtime],
+    intervalMs: role.sweep?.everyMs ?? sweepEveryMs,
+    graceMs: role.sweep?.graceMs ?? orphanGraceMs,
+    log: (level, message, details) => role.log[level](details, message),
+  });
   return {
     controller,
     callbackPort: listener.port,
     async close() {
-      await controller.stop();
+      await Promise.all([controller.stop(), retention.stop(), sweep.stop()]);
       await listener.close();
     },
   };

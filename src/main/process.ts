@@ -50,7 +50,7 @@ export async function openFoundation(options: FoundationOptions): Promise<Founda
   const leaseUs = options.leaseUs ?? leaseTime;
   const closers: (() => Promise<void>)[] = [];
   const close = async () => {
-    for (const closer of closers.splice(0).reverse()) await closer();
+    for (const closer of closers.splice(0).toReversed()) await closer();
   };
   const report = (what: string) => (error: unknown) => log.warn({ err: error }, what);
   try {

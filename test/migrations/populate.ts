@@ -74,6 +74,10 @@ export async function populateSchema6(
     "insert into holdfast.log_chunks (tenant_id, sandbox_id, seq, stream, at, body) values ($1, $2, 1, 'stdout', now(), 'hello')",
     [tenant, sandbox],
   );
+  await client.query(
+    "insert into holdfast.swept_sandboxes (tenant_id, name, uid, runtime, epoch, reason) values ($1, 'hf-x', 'u', 'process', 1, 'unknown')",
+    [tenant],
+  );
   return { sandbox, job: running };
 }
 

@@ -37,7 +37,13 @@ export interface StackScope {
   readonly after: (hook: () => void | Promise<void>) => void;
 }
 
-export async function testStack(scope: StackScope, tenantName = "acme"): Promise<Stack> {
+export async function testStack(outer: StackScope, tenantName = "acme"): Promise<Stack> {
+  // Hooks run in the order in which they were added; what was opened last has to be closed first.
+  const closers: (() => void | Promise<void>)[] = [];
+  const scope: StackScope = { after: (hook) => void closers.push(hook) };
+  outer.after(async () => {
+    for (const closer of closers.splice(0).toReversed()) await closer();
+  });
   const database = await testDatabase(scope);
   const directory = await mkdtemp(join(tmpdir(), "hf-stack-"));
   scope.after(() => rm(directory, { recursive: true, force: true, maxRetries: 5 }));
