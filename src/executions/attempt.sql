@@ -47,6 +47,11 @@ from holdfast.execution_attempts
 where tenant_id = holdfast.current_tenant() and attempt_id = :attempt
 for no key update;
 
+-- Whether its deadline has been reached, on a sample of its own after the lock.
+-- name: readOverdue :one
+select holdfast.ledger_now() >= deadline as "overdue!" from holdfast.execution_attempts
+where tenant_id = holdfast.current_tenant() and attempt_id = :attempt;
+
 -- Every change of an attempt moves its version; the row is locked from here to commit.
 -- name: touchAttempt :one
 update holdfast.execution_attempts set resource_version = resource_version + 1
@@ -67,6 +72,16 @@ returning finished_at as "finished_at!";
 select attempt_id, job_id, ordinal, outcome, finished_at from holdfast.execution_attempts
 where tenant_id = holdfast.current_tenant() and state = 'finished'
 order by finished_at, attempt_id limit :limit;
+
+-- What is left of it outside: sandboxes, and objects that no published artifact refers to (E14).
+-- name: listLeftovers :many
+select s.name as "name!" from holdfast.sandbox_attempts s
+where s.tenant_id = holdfast.current_tenant() and s.owner_kind = 'execution' and s.owner_id = :attempt
+  and s.state <> 'removed'
+union all
+select o.phase || '/' || o.name from holdfast.attempt_objects o
+where o.tenant_id = holdfast.current_tenant() and o.attempt_id = :attempt and o.removed_at is null
+  and not exists (select from holdfast.artifacts r where r.tenant_id = o.tenant_id and r.blob_key = o.blob_key);
 
 -- name: markExecutionCleaned :exec
 update holdfast.execution_attempts set state = 'cleaned', cleaned_at = holdfast.ledger_now()

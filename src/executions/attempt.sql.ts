@@ -159,6 +159,24 @@ where tenant_id = holdfast.current_tenant() and attempt_id = $1
 for no key update`,
 );
 
+export interface ReadOverdueParams {
+  readonly attempt: string;
+}
+
+export interface ReadOverdueRow {
+  readonly overdue: boolean;
+}
+
+/** Whether its deadline has been reached, on a sample of its own after the lock. */
+export const readOverdue = statement<ReadOverdueParams, ReadOverdueRow, "one">(
+  "attempt.readOverdue",
+  "one",
+  ["attempt"],
+  ["plain"],
+  `select holdfast.ledger_now() >= deadline as "overdue" from holdfast.execution_attempts
+where tenant_id = holdfast.current_tenant() and attempt_id = $1`,
+);
+
 export interface TouchAttemptParams {
   readonly attempt: string;
 }
@@ -225,6 +243,29 @@ export const listExecutionsToClean = statement<ListExecutionsToCleanParams, List
   `select attempt_id, job_id, ordinal, outcome, finished_at from holdfast.execution_attempts
 where tenant_id = holdfast.current_tenant() and state = 'finished'
 order by finished_at, attempt_id limit $1`,
+);
+
+export interface ListLeftoversParams {
+  readonly attempt: string;
+}
+
+export interface ListLeftoversRow {
+  readonly name: string;
+}
+
+/** What is left of it outside: sandboxes, and objects that no published artifact refers to (E14). */
+export const listLeftovers = statement<ListLeftoversParams, ListLeftoversRow, "many">(
+  "attempt.listLeftovers",
+  "many",
+  ["attempt"],
+  ["plain"],
+  `select s.name as "name" from holdfast.sandbox_attempts s
+where s.tenant_id = holdfast.current_tenant() and s.owner_kind = 'execution' and s.owner_id = $1
+  and s.state <> 'removed'
+union all
+select o.phase || '/' || o.name from holdfast.attempt_objects o
+where o.tenant_id = holdfast.current_tenant() and o.attempt_id = $1 and o.removed_at is null
+  and not exists (select from holdfast.artifacts r where r.tenant_id = o.tenant_id and r.blob_key = o.blob_key)`,
 );
 
 export interface MarkExecutionCleanedParams {

@@ -163,7 +163,7 @@ function finish(stop: StopReason, failure: Failure | null): Step {
     : { do: "finish", outcome: "failed", failure: deadlineFailure };
 }
 
-const deadlineFailure: Failure = {
+export const deadlineFailure: Failure = {
   code: "deadline_exceeded",
   message: "The attempt did not end before its deadline and was stopped.",
 };
