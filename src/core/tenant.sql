@@ -7,6 +7,10 @@ insert into holdfast.tenants (tenant_id) values (:tenant);
 insert into holdfast.principals (tenant_id, principal_id, name)
 values (holdfast.current_tenant(), :principal, :name);
 
+-- name: readPrincipal :maybe
+select name, disabled_at from holdfast.principals
+where tenant_id = holdfast.current_tenant() and principal_id = :principal;
+
 -- name: readPrincipalByName :maybe
 select principal_id, disabled_at from holdfast.principals
 where tenant_id = holdfast.current_tenant() and name = :name;

@@ -28,6 +28,24 @@ export const insertPrincipal = statement<InsertPrincipalParams, never, "exec">(
 values (holdfast.current_tenant(), $1, $2)`,
 );
 
+export interface ReadPrincipalParams {
+  readonly principal: string;
+}
+
+export interface ReadPrincipalRow {
+  readonly name: string;
+  readonly disabled_at: Instant | null;
+}
+
+export const readPrincipal = statement<ReadPrincipalParams, ReadPrincipalRow, "maybe">(
+  "tenant.readPrincipal",
+  "maybe",
+  ["principal"],
+  ["plain"],
+  `select name, disabled_at from holdfast.principals
+where tenant_id = holdfast.current_tenant() and principal_id = $1`,
+);
+
 export interface ReadPrincipalByNameParams {
   readonly name: string;
 }

@@ -7,13 +7,16 @@ import {
   insertToken,
   type ListTokensRow,
   listTokens as listTokenRows,
+  readPrincipal,
   readPrincipalByName,
   revokeToken as revokeTokenRow,
 } from "./tenant.sql.ts";
 import { hashToken, isScope, mintToken, type Scope } from "./tenant.ts";
-import type { Instant, Microseconds } from "./time.ts";
+import { type Instant, type Microseconds, seconds } from "./time.ts";
 
 const tokensListedMax = 1000n;
+const tokenLifetimeMax = seconds(366 * 86_400);
+const principalName = /^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$/;
 
 /** `conflict` when it exists. */
 export async function createTenant(db: Database, id: string): Promise<TenantId> {
@@ -31,6 +34,9 @@ export async function createPrincipal(
   db: Database,
   { tenant, name }: { readonly tenant: TenantId; readonly name: string },
 ): Promise<PrincipalId> {
+  if (!principalName.test(name)) {
+    throw new HoldfastError("invalid_request", "a principal is named by 1 to 63 of a-z, 0-9 and inner . _ -");
+  }
   const principal = brandId<PrincipalId>(uuidv7());
   await transition(db, { role: "operator", tenant, name: "createPrincipal" }, (tx) =>
     tx.run(insertPrincipal, { principal, name }),
@@ -67,20 +73,25 @@ export async function createToken(
   if (grant.scopes.length === 0 || !grant.scopes.every(isScope)) {
     throw new HoldfastError("invalid_request", "a token needs scopes that exist");
   }
-  if (grant.lifetime <= 0n) throw new HoldfastError("invalid_request", "a token lives for some time");
+  if (grant.lifetime <= 0n || grant.lifetime > tokenLifetimeMax) {
+    throw new HoldfastError("invalid_request", "a token lives for some time, at most a year");
+  }
   const token = mintToken();
   const id = uuidv7();
   const scope = { role: "operator", tenant: grant.tenant, name: "createToken" } as const;
-  const { expires_at } = await transition(db, scope, (tx) =>
-    tx.run(insertToken, {
+  const { expires_at } = await transition(db, scope, async (tx) => {
+    if ((await tx.run(readPrincipal, { principal: grant.principal })) === undefined) {
+      throw new HoldfastError("not_found", "there is no such principal");
+    }
+    return tx.run(insertToken, {
       token: id,
       principal: grant.principal,
       hash: hashToken(token),
       scopes: [...new Set(grant.scopes)],
       now: tx.now,
       lifetime_us: grant.lifetime,
-    }),
-  );
+    });
+  });
   return { id, token, expiresAt: expires_at };
 }
 

@@ -81,7 +81,7 @@ for (const operation of operations) {
         const search = new URLSearchParams(
           query.filter(([field, value]) => !(field === "follow" && value === "true")),
         );
-        const reply = await bench.call(bench.a, operation.method, `${path}?${search}`, {
+        const reply = await bench.call(bench.a, operation.method, `${path}?${search.toString()}`, {
           ...(request.body === undefined ? {} : { body: request.body }),
           ...(request.key === undefined ? {} : { key: request.key }),
           ...(request.ifMatch === undefined ? {} : { ifMatch: request.ifMatch }),
@@ -102,7 +102,7 @@ test("G11: nothing in the query of the watch makes it fail", async () => {
   await fc.assert(
     fc.asyncProperty(oddText, oddText, async (after, kind) => {
       const search = new URLSearchParams({ after, kind });
-      const reply = await bench.call(bench.a, "GET", `/v1/watch?${search}`);
+      const reply = await bench.call(bench.a, "GET", `/v1/watch?${search.toString()}`);
       assert.ok(reply.status >= 400 && reply.status < 500, reply.text);
     }),
     { numRuns: 60 },

@@ -6,7 +6,7 @@ import { revokeToken } from "../../src/core/tenant.store.ts";
 import type { JobView } from "../../src/wire/job.ts";
 import type { ProblemDocument } from "../../src/wire/problem.ts";
 import { append } from "../support/changes.ts";
-import { type EventStream, openEvents } from "../support/event-stream.ts";
+import { type EventStream, openEvents, type StreamEvent } from "../support/event-stream.ts";
 import { openBench } from "../support/gateway.ts";
 import { tenantA } from "../support/kernel.ts";
 import { until } from "../support/until.ts";
@@ -167,7 +167,8 @@ test("G7: a reader that is too slow is cut off, and resumes without loss from it
   );
   const again = await watch(`?kind=bulk&after=${last}`);
   const next = await again.change();
-  assert.equal((next?.body as { n: number }).n, (seen + 1) % 40);
+  assert.ok(next);
+  assert.equal((next.body as { n: number }).n, (seen + 1) % 40);
   assert.ok(total > 0);
   again.close();
   await idle();
@@ -214,9 +215,10 @@ test("G7: a stream ends when its token is revoked or expires", async () => {
     const stream = await watch("", who);
     assert.equal(stream.status, 200);
     if (who === revoked) await revokeToken(bench.kernel.db, { tenant: tenantA, token: who.tokenId });
-    let last = null;
+    let last: StreamEvent | undefined;
     for (let event = await stream.next(); event !== null; event = await stream.next()) last = event;
-    assert.deepEqual([last?.event, (last?.data as ProblemDocument).code], ["error", "unauthenticated"]);
+    assert.ok(last);
+    assert.deepEqual([last.event, (last.data as ProblemDocument).code], ["error", "unauthenticated"]);
   }
 });
 
