@@ -56,7 +56,7 @@ const drainDefaultMs = 10_000;
 /** Throws `port_taken`. */
 export async function startGateway(options: GatewayOptions): Promise<RunningGateway> {
   const limits = { ...defaultLimits, ...options.limits };
-  const log = options.log ?? pino({ level: "warn" });
+  const log = options.log ?? pino({ level: "silent" });
   const streams = trackStreams({
     perPrincipal: limits.streamsPerPrincipal,
     checkMs: limits.tokenCheckMs,
