@@ -33,3 +33,8 @@ join holdfast.principals p on p.tenant_id = k.tenant_id and p.principal_id = k.p
 where k.tenant_id = holdfast.current_tenant()
 order by k.created_at, k.token_id
 limit :limit;
+
+-- All of them, by name, after the last of the page before.
+-- name: pageTenants :many
+-- null: after
+select tenant_id from holdfast.tenants where :after::text is null or tenant_id > :after order by tenant_id limit :limit;

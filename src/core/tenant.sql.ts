@@ -133,3 +133,21 @@ where k.tenant_id = holdfast.current_tenant()
 order by k.created_at, k.token_id
 limit $1`,
 );
+
+export interface PageTenantsParams {
+  readonly after: string | null;
+  readonly limit: bigint;
+}
+
+export interface PageTenantsRow {
+  readonly tenant_id: string;
+}
+
+/** All of them, by name, after the last of the page before. */
+export const pageTenants = statement<PageTenantsParams, PageTenantsRow, "many">(
+  "tenant.pageTenants",
+  "many",
+  ["after","limit"],
+  ["plain","plain"],
+  `select tenant_id from holdfast.tenants where $1::text is null or tenant_id > $1 order by tenant_id limit $2`,
+);

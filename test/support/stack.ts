@@ -15,6 +15,7 @@ import { type Foundation, openFoundation } from "../../src/main/process.ts";
 import { processRuntime } from "../../src/runtimes/process/process-runtime.ts";
 import type { JobSubmission, PhaseSpec } from "../../src/wire/job.ts";
 import { type TestDatabase, testDatabase, withClient } from "./database.ts";
+import { assertInvariants } from "./invariants.ts";
 
 /** A store with everything that a controller needs around it, in folders that go with the test. */
 export interface Stack {
