@@ -25,7 +25,7 @@ export interface ControllerContext {
 export interface ControllerSettings {
   readonly retention: Microseconds;
   readonly queueMax: number;
-  /** Output kept for each sandbox. */
+  /** Output kept of an attempt, all of its sandboxes together. */
   readonly logBytesMax: bigint;
 }
 

@@ -1,8 +1,9 @@
 import type { HeldLease } from "../core/lease.ts";
 import { collectLog } from "../sandboxes/collector.ts";
 import type { Sandbox } from "../sandboxes/sandbox.ts";
+import { environmentSecrets } from "../sandboxes/secret.ts";
 import { type ControllerContext, type LogKeeper, readSpec, runtimeOf } from "./context.ts";
-import { appendProgress } from "./phase.store.ts";
+import { appendProgress, readLogRoom } from "./phase.store.ts";
 
 export function logKeeper(context: ControllerContext, lease: HeldLease, signal: AbortSignal): LogKeeper {
   const followers = new Map<string, { readonly stop: AbortController; readonly ended: Promise<void> }>();
@@ -14,14 +15,19 @@ export function logKeeper(context: ControllerContext, lease: HeldLease, signal: 
   ): Promise<void> {
     const runtime = runtimeOf(context, sandbox);
     const { spec } = await readSpec(context, lease, sandbox);
-    const secrets = [context.callback.token(sandbox), ...(await runtime.secretValues(spec, until))];
+    const secrets = [
+      context.callback.token(sandbox),
+      ...environmentSecrets(spec.env),
+      ...(await runtime.secretValues(spec, until)),
+    ];
+    const { logBytesMax } = context.settings;
     await collectLog(
       runtime,
       sandbox,
       {
         follow,
         secrets,
-        bytesMax: context.settings.logBytesMax,
+        room: await readLogRoom(context.db, lease, sandbox.id, logBytesMax),
         store: (append) => appendProgress(context.db, lease, sandbox.id, append),
       },
       until,
@@ -42,9 +48,10 @@ export function logKeeper(context: ControllerContext, lease: HeldLease, signal: 
       const stop = new AbortController();
       const until = AbortSignal.any([signal, stop.signal]);
       const ended = collect(sandbox, true, until).catch((error: unknown) => {
-        // What it did not store is read again when the sandbox has stopped.
+        // It goes on from what is stored at the next look, or when the sandbox has stopped.
         if (!until.aborted) {
           context.log("warn", "live output is interrupted", { sandbox: sandbox.name, error: String(error) });
+          followers.delete(sandbox.id);
         }
       });
       followers.set(sandbox.id, { stop, ended });

@@ -4,7 +4,8 @@ import type { HeldLease } from "../core/lease.ts";
 import { type Database, type Transaction, view } from "../core/postgres/transition.ts";
 import type { SandboxOutcome } from "../core/runtime.port.ts";
 import * as logs from "../sandboxes/log.store.ts";
-import { type LogChunk } from "../sandboxes/log.ts";
+import type { LogChunk } from "../sandboxes/log.ts";
+import type { LogRoom } from "../sandboxes/log-room.ts";
 import * as sandboxes from "../sandboxes/sandbox.store.ts";
 import { type LogProgress, type Sandbox, sandboxName } from "../sandboxes/sandbox.ts";
 import { lockAttempt } from "./attempt.sql.ts";
@@ -180,6 +181,18 @@ export function appendProgress(
 export function readSandboxLog(db: Database, lease: HeldLease, sandbox: SandboxId): Promise<LogProgress> {
   return view(db, { role: "controller", tenant: lease.tenant, name: "readSandboxLog" }, (tx) =>
     logs.readLogProgress(tx, sandbox),
+  );
+}
+
+/** What of the attempt's bound its sandboxes have left (E15). They run one after the other. */
+export function readLogRoom(
+  db: Database,
+  lease: HeldLease,
+  sandbox: SandboxId,
+  bytesMax: bigint,
+): Promise<LogRoom> {
+  return view(db, { role: "controller", tenant: lease.tenant, name: "readLogRoom" }, (tx) =>
+    logs.readLogRoom(tx, sandbox, bytesMax),
   );
 }
 

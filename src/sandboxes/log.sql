@@ -28,3 +28,10 @@ select log_cursor, log_seq, log_bytes, log_truncated_at is not null as "truncate
   (log_complete_at is not null or log_lost_reason is not null) as "settled!"
 from holdfast.sandbox_attempts
 where tenant_id = holdfast.current_tenant() and sandbox_id = :sandbox;
+
+-- What the sandboxes of one owner have stored together, and whether the mark that more is cut off is among it.
+-- name: readLogRoom :one
+select sum(o.log_bytes)::bigint as "bytes!", bool_or(o.log_truncated_at is not null) as "truncated!"
+from holdfast.sandbox_attempts s
+join holdfast.sandbox_attempts o on o.tenant_id = s.tenant_id and o.owner_kind = s.owner_kind and o.owner_id = s.owner_id
+where s.tenant_id = holdfast.current_tenant() and s.sandbox_id = :sandbox;

@@ -92,3 +92,24 @@ export const readLogProgress = statement<ReadLogProgressParams, ReadLogProgressR
 from holdfast.sandbox_attempts
 where tenant_id = holdfast.current_tenant() and sandbox_id = $1`,
 );
+
+export interface ReadLogRoomParams {
+  readonly sandbox: string;
+}
+
+export interface ReadLogRoomRow {
+  readonly bytes: bigint;
+  readonly truncated: boolean;
+}
+
+/** What the sandboxes of one owner have stored together, and whether the mark that more is cut off is among it. */
+export const readLogRoom = statement<ReadLogRoomParams, ReadLogRoomRow, "one">(
+  "log.readLogRoom",
+  "one",
+  ["sandbox"],
+  ["plain"],
+  `select sum(o.log_bytes)::bigint as "bytes", bool_or(o.log_truncated_at is not null) as "truncated"
+from holdfast.sandbox_attempts s
+join holdfast.sandbox_attempts o on o.tenant_id = s.tenant_id and o.owner_kind = s.owner_kind and o.owner_id = s.owner_id
+where s.tenant_id = holdfast.current_tenant() and s.sandbox_id = $1`,
+);

@@ -2,6 +2,7 @@ import type { SandboxId } from "../core/ids.ts";
 import type { Transaction } from "../core/postgres/transition.ts";
 import * as sql from "./log.sql.ts";
 import type { LogChunk } from "./log.ts";
+import type { LogRoom } from "./log-room.ts";
 import type { LogProgress } from "./sandbox.ts";
 
 /**
@@ -48,6 +49,12 @@ export async function readLogProgress(tx: Transaction, sandbox: SandboxId): Prom
     truncated: row.truncated,
     settled: row.settled,
   };
+}
+
+/** What the owner of a sandbox may still store, of `bytesMax` for all its sandboxes together. */
+export async function readLogRoom(tx: Transaction, sandbox: SandboxId, bytesMax: bigint): Promise<LogRoom> {
+  const { bytes, truncated } = await tx.run(sql.readLogRoom, { sandbox });
+  return { bytes: bytesMax - bytes, bytesMax, marked: truncated };
 }
 
 /** All that the sandbox wrote is stored (up to the bound). */
