@@ -24,6 +24,9 @@ create table holdfast.slots (
 );
 insert into holdfast.slots (pool, slot) values ('default', 1), ('default', 2);
 
+-- The waiting jobs that somebody is about to start, or died over.
+create index leases_admission_held on holdfast.leases_admission (queue, wake_at) where holder is not null;
+
 create table holdfast.execution_attempts (
   tenant_id text not null,
   job_id uuid not null,

@@ -2,7 +2,7 @@ import { brandId, type IncarnationId, type JobId, type TenantId } from "../core/
 import { deleteLease, returnLease } from "../core/lease.store.ts";
 import { type Database, transition, view } from "../core/postgres/transition.ts";
 import type { JobSpec } from "../wire/job.ts";
-import { claimAdmissions, lockPool } from "./admission.sql.ts";
+import { claimAdmissions, lockPool, reopenAdmissions } from "./admission.sql.ts";
 import type { Failure } from "./attempt.ts";
 import { admissionKind, advanceJob, getJob, getJobSpec, type JobRow, lockJob } from "./job.store.ts";
 
@@ -28,6 +28,7 @@ export function claimWaiting(
   // A claim changes nothing that anybody waits for.
   return transition({ ...db, committed: () => undefined }, scope, async (tx) => {
     await tx.run(lockPool, { pool: claim.pool });
+    await tx.run(reopenAdmissions, { pool: claim.pool, now: tx.now });
     const rows = await tx.run(claimAdmissions, {
       pool: claim.pool,
       holder: claim.holder,
