@@ -183,6 +183,18 @@ function operatorCommands(program: Command, context: CommandContext): void {
       write: (text) => void terminal.out(text),
     }),
   );
+  lazyCommand(program, "token", "make and revoke the tokens of a tenant", async () =>
+    (await import("./token.ts")).tokenCommand(context),
+  );
+  lazyCommand(program, "gateway", "serve the public API", async () =>
+    (await import("./serve.ts")).gatewayCommand(context),
+  );
+  lazyCommand(program, "controller", "start jobs and drive their attempts", async () =>
+    (await import("./serve.ts")).controllerCommand(context),
+  );
+  lazyCommand(program, "direct-claimant", "run historical jobs as containers of this host", async () =>
+    (await import("./direct-claimant.ts")).directClaimantCommand(context),
+  );
   lazyCommand(program, "dev", "PostgreSQL and the whole system in one process", async () =>
     (await import("./dev.ts")).devCommand(context),
   );

@@ -1,0 +1,132 @@
+import { dirname, join } from "node:path";
+import { Command } from "commander";
+import { directoryBlobs } from "../blobs/directory/directory-blobs.ts";
+import { required } from "../config.ts";
+import { controllerKinds, openController } from "../main/controller.ts";
+import { openGateway } from "../main/gateway.ts";
+import { blobKeys, readCallbackKeys } from "../main/keys.ts";
+import { openLog } from "../main/log.ts";
+import { type Foundation, openFoundation } from "../main/process.ts";
+import { processRuntime } from "../runtimes/process/process-runtime.ts";
+import type { CommandContext } from "./context.ts";
+import { untilAborted } from "./dev.ts";
+import { onInterrupt } from "./interrupt.ts";
+
+const attemptsMax = 200;
+/** A process that serves runs until it is told to stop. */
+const never = new Promise<Error>(() => undefined);
+
+/** `holdfast gateway`: the public API, in as many replicas as one likes. */
+export function gatewayCommand(context: CommandContext): Command {
+  return new Command("gateway")
+    .description("serve the public API")
+    .addHelpText(
+      "after",
+      `
+Examples:
+  $ HOLDFAST_DATABASE_URL=… HOLDFAST_INSTALLATION=prod HOLDFAST_BLOB_DIRECTORY=/blobs holdfast gateway
+
+It never applies a migration: \`holdfast schema apply\` does. SIGTERM drains and ends it.`,
+    )
+    .action(() =>
+      serve(context, "gateway", [], async (foundation, log) => {
+        const { config } = context;
+        const blobs = directoryBlobs({
+          directory: required(config, "blobDirectory"),
+          publicUrl: "http://127.0.0.1",
+          keys: blobKeys(readCallbackKeys(required(config, "callbackKeysFile"))),
+        });
+        const gateway = await openGateway(foundation, {
+          host: config.host,
+          port: config.port,
+          release: context.version,
+          blobs,
+          queueMax: config.queueMax,
+          log,
+        });
+        await context.terminal.out(`gateway on ${gateway.address}\n`);
+        return () => gateway.close();
+      }),
+    );
+}
+
+/** `holdfast controller`: starts jobs and drives attempts, in as many replicas as one likes (E16). */
+export function controllerCommand(context: CommandContext): Command {
+  return new Command("controller")
+    .description("start jobs and drive their attempts")
+    .addHelpText(
+      "after",
+      `
+Examples:
+  $ HOLDFAST_DATABASE_URL=… HOLDFAST_INSTALLATION=prod HOLDFAST_BLOB_DIRECTORY=/blobs \\
+    HOLDFAST_SANDBOX_DIRECTORY=/sandboxes HOLDFAST_SECRETS_DIRECTORY=/secrets \\
+    HOLDFAST_CALLBACK_KEYS_FILE=/keys holdfast controller
+
+Several may run on one store: leases decide who does what. SIGTERM gives everything back at once.`,
+    )
+    .action(() =>
+      serve(context, "controller", controllerKinds, async (foundation, log) => {
+        const { config } = context;
+        const keys = readCallbackKeys(required(config, "callbackKeysFile"));
+        const installation = required(config, "installation");
+        let origin = config.callbackUrl ?? "";
+        const blobs = directoryBlobs({
+          directory: required(config, "blobDirectory"),
+          publicUrl: () => origin,
+          keys: blobKeys(keys),
+          onFault: (error) => log.error({ err: error }, "a blob could not be served"),
+        });
+        const running = await openController(foundation, {
+          installation,
+          runtime: processRuntime({
+            directory: required(config, "sandboxDirectory"),
+            installation,
+            secretsDirectory:
+              config.secretsDirectory ?? join(required(config, "sandboxDirectory"), ".secrets"),
+            searchPath: `${dirname(process.execPath)}:/usr/local/bin:/usr/bin:/bin`,
+          }),
+          blobs,
+          beside: blobs.handle,
+          callback: { host: config.callbackHost, port: config.callbackPort, url: config.callbackUrl, keys },
+          retention: config.artifactRetention,
+          queueMax: config.queueMax,
+          logBytesMax: BigInt(config.logBytesMax),
+          attemptsMax,
+          log,
+        });
+        if (origin === "") origin = `http://${config.callbackHost}:${running.callbackPort}`;
+        await context.terminal.out(`controller, callbacks on ${origin}\n`);
+        return () => running.close();
+      }),
+    );
+}
+
+async function serve(
+  context: CommandContext,
+  process: string,
+  kinds: readonly string[],
+  open: (foundation: Foundation, log: ReturnType<typeof openLog>) => Promise<() => Promise<void>>,
+): Promise<void> {
+  const { config } = context;
+  const interrupt = onInterrupt();
+  const log = openLog(config.logLevel);
+  const foundation = await openFoundation({
+    settings: required(config, "database"),
+    process,
+    release: context.version,
+    installation: required(config, "installation"),
+    kinds,
+    log,
+  });
+  try {
+    const close = await open(foundation, log);
+    try {
+      await untilAborted(interrupt.signal, never);
+    } finally {
+      await close();
+    }
+  } finally {
+    await foundation.close();
+    interrupt.stop();
+  }
+}
