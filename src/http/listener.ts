@@ -1,6 +1,6 @@
 import { type RequestListener, type Server, type ServerOptions, STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
-import fastify, { type FastifyReply, type FastifyRequest } from "fastify";
+import fastify, { type FastifyReply, type FastifyRequest, LogController } from "fastify";
 import type { Logger } from "pino";
 import { HoldfastError } from "../core/errors.ts";
 import { uuidv7 } from "../core/ids.ts";
@@ -34,7 +34,8 @@ export function createListener(options: ListenerOptions): GatewayServer {
   const { serve } = options;
   const server = fastify({
     loggerInstance: options.log,
-    disableRequestLogging: true,
+    // Listeners write their own line, which carries no URL.
+    logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: "request_id" }),
     bodyLimit: options.bodyBytes,
     requestTimeout: requestMs,
     connectionTimeout: options.idleSocketMs ?? 75_000,
@@ -75,7 +76,8 @@ export function refuse(fault: unknown, request: FastifyRequest, reply: FastifyRe
   if (error.retryAfterSeconds !== null) void reply.header("retry-after", String(error.retryAfterSeconds));
   // The rest of a body that nobody reads would be taken for the next request's wait.
   if (!request.raw.complete) void reply.header("connection", "close");
-  return reply.send(JSON.stringify(problemOf(error, request.id)));
+  // As bytes: the media type has no charset parameter, and the framework would add one to text.
+  return reply.send(Buffer.from(JSON.stringify(problemOf(error, request.id))));
 }
 
 /** Throws `port_taken`. */

@@ -2,9 +2,9 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import { HoldfastError } from "../core/errors.ts";
 import type { Database } from "../core/postgres/transition.ts";
 import type { GatewayServer } from "./gateway.ts";
+import { refuse } from "./listener.ts";
 import { authenticate } from "./principal.store.ts";
 import { requireScope } from "./principal.ts";
-import { asHoldfastError, problemOf, problemType } from "./problem.ts";
 import { routeTable } from "./route-table.ts";
 
 const securityHeaders = {
@@ -56,18 +56,6 @@ function checkHost(request: FastifyRequest, hosts: ReadonlySet<string> | null): 
   const host = request.headers.host;
   if (hosts === null || (host !== undefined && hosts.has(host.toLowerCase()))) return;
   throw new HoldfastError("host_not_allowed", "the Host header names another server");
-}
-
-function refuse(fault: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
-  const error = asHoldfastError(fault);
-  if (error.code === "internal") request.log.error({ err: fault }, "request failed");
-  void reply.code(error.entry.status).type(problemType);
-  if (error.code === "unauthenticated") void reply.header("www-authenticate", 'Bearer realm="holdfast"');
-  if (error.retryAfterSeconds !== null) void reply.header("retry-after", String(error.retryAfterSeconds));
-  // The rest of a body that nobody reads would be taken for the next request's wait.
-  if (!request.raw.complete) void reply.header("connection", "close");
-  // As bytes: the media type has no charset parameter, and the framework would add one to text.
-  return reply.send(Buffer.from(JSON.stringify(problemOf(error, request.id))));
 }
 
 /** One line a request. No header, no query, no body: none of them can leak what it doesn't carry. */

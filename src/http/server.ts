@@ -1,23 +1,18 @@
-import { STATUS_CODES } from "node:http";
-import type { AddressInfo, Socket } from "node:net";
-import fastify, { LogController } from "fastify";
+import type { AddressInfo } from "node:net";
 import { type Logger, pino } from "pino";
-import { HoldfastError } from "../core/errors.ts";
-import { uuidv7 } from "../core/ids.ts";
 import type { Doorbell } from "../core/postgres/doorbell.ts";
 import type { Database } from "../core/postgres/transition.ts";
 import type { ChangeReader } from "../core/watch.ts";
 import { acceptJson } from "./body.ts";
 import { openFeeds } from "./feed.ts";
-import type { Gateway, GatewayServer, Routes } from "./gateway.ts";
+import type { Gateway, Routes } from "./gateway.ts";
 import { healthRoutes, type LoopProgress } from "./health.ts";
 import { defaultLimits, type GatewayLimits } from "./limits.ts";
+import { closeGracefully, createListener, listen } from "./listener.ts";
 import { describeApi, openapiRoute } from "./openapi.ts";
 import { guard } from "./pipeline.ts";
 import { principalOf as lookUpPrincipal } from "./principal.store.ts";
-import { clientFault, rawProblem } from "./problem.ts";
 import { trackStreams } from "./streams.ts";
-import { compileSchema } from "./validation.ts";
 import { watchRoutes } from "./watch.ts";
 
 export interface GatewayOptions {
@@ -50,9 +45,6 @@ export interface RunningGateway {
   close(): Promise<void>;
 }
 
-const requestIdPattern = /^[A-Za-z0-9._:-]{1,128}$/;
-const drainDefaultMs = 10_000;
-
 /** Throws `port_taken`. */
 export async function startGateway(options: GatewayOptions): Promise<RunningGateway> {
   const limits = { ...defaultLimits, ...options.limits };
@@ -64,7 +56,7 @@ export async function startGateway(options: GatewayOptions): Promise<RunningGate
     onError: (err) => log.error({ err }, "tokens of open streams can't be checked"),
   });
   const gateway: Gateway = { db: options.db, doorbell: options.doorbell, limits, streams, log };
-  const server = createServer(limits, log);
+  const server = createListener({ log, ...limits });
   const allowHosts = guard(server, options.db);
   acceptJson(server, limits);
   await describeApi(server, options.release);
@@ -97,62 +89,9 @@ export async function startGateway(options: GatewayOptions): Promise<RunningGate
     openapi: () => server.swagger(),
     openStreams: () => streams.open,
     async close() {
-      const hurry = setTimeout(() => server.server.closeAllConnections(), options.drainMs ?? drainDefaultMs);
-      await server.close();
-      clearTimeout(hurry);
+      await closeGracefully(server, options.drainMs);
     },
   };
-}
-
-function createServer(limits: GatewayLimits, log: Logger): GatewayServer {
-  const server = fastify({
-    loggerInstance: log,
-    // The pipeline writes its own line, which carries no URL.
-    logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: "request_id" }),
-    bodyLimit: limits.bodyBytes,
-    requestTimeout: limits.requestMs,
-    connectionTimeout: limits.idleSocketMs,
-    exposeHeadRoutes: true,
-    requestIdHeader: false,
-    routerOptions: { maxParamLength: 256 },
-    genReqId: (request) => {
-      const given = request.headers["x-request-id"];
-      return typeof given === "string" && requestIdPattern.test(given) ? given : uuidv7();
-    },
-    http: {
-      maxHeaderSize: limits.headerBytes,
-      headersTimeout: limits.requestMs,
-      // How often Node looks for requests that are overdue.
-      connectionsCheckingInterval: Math.min(1_000, Math.ceil(limits.requestMs / 4)),
-    },
-    clientErrorHandler: answerRaw,
-  }) as unknown as GatewayServer; // The type provider adds types alone.
-  server.setValidatorCompiler(({ schema, httpPart }) => compileSchema({ schema, httpPart }));
-  // The declared responses are for the document; what is sent is what the handler gave.
-  server.setSerializerCompiler(() => (value) => JSON.stringify(value));
-  return server;
-}
-
-/** For what Node's parser refuses: there is no request, but an answer in the same form. */
-function answerRaw(fault: { readonly code?: string }, socket: Socket): void {
-  if (fault.code === "ECONNRESET" || !socket.writable) {
-    socket.destroy();
-    return;
-  }
-  const error = clientFault(fault);
-  socket.end(rawProblem(error, uuidv7(), STATUS_CODES[error.entry.status] ?? "Error"));
-}
-
-async function listen(server: GatewayServer, { host, port }: GatewayOptions): Promise<void> {
-  try {
-    await server.listen({ host, port });
-  } catch (error) {
-    await server.close();
-    if (error instanceof Error && "code" in error && error.code === "EADDRINUSE") {
-      throw new HoldfastError("port_taken", `${host}:${port} is in use by another process`, { cause: error });
-    }
-    throw error;
-  }
 }
 
 function isLoopback(host: string): boolean {
