@@ -14,7 +14,10 @@ const tasks = {
   test: (node, args) => runChild(node, ["test/support/run-tests.ts", ...args], { cwd: root }),
   check: (node) => runChecks(root, node),
   format: (node, args) => runChild(node, [biome, "check", "--write", ...args], { cwd: root }),
-  generate: (node, args) => runChild(node, ["scripts/generate-statements.ts", ...args], { cwd: root }),
+  generate: async (node, args) => {
+    const status = await runChild(node, ["scripts/generate-statements.ts", ...args], { cwd: root });
+    return status === 0 ? runChild(node, ["scripts/guarantees.ts", ...args], { cwd: root }) : status;
+  },
 };
 
 await main(async () => {
