@@ -4,13 +4,15 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pino } from "pino";
 import { directoryBlobs } from "../../src/blobs/directory/directory-blobs.ts";
+import { type Client, createClient } from "../../src/client/client.ts";
 import { brandId, type JobId, type TenantId } from "../../src/core/ids.ts";
 import { transition } from "../../src/core/postgres/transition.ts";
 import type { Runtime } from "../../src/core/runtime.port.ts";
-import { createTenant } from "../../src/core/tenant.store.ts";
+import { createPrincipal, createTenant, createToken } from "../../src/core/tenant.store.ts";
 import { seconds } from "../../src/core/time.ts";
 import { submitJob } from "../../src/executions/job.store.ts";
 import { controllerKinds, openController, type RunningController } from "../../src/main/controller.ts";
+import { openGateway } from "../../src/main/gateway.ts";
 import { type Foundation, openFoundation } from "../../src/main/process.ts";
 import { processRuntime } from "../../src/runtimes/process/process-runtime.ts";
 import type { JobSubmission, PhaseSpec } from "../../src/wire/job.ts";
@@ -25,20 +27,34 @@ export interface Stack {
   readonly tenant: TenantId;
   readonly foundation: (process: string, options?: { readonly leaseMs?: number }) => Promise<Foundation>;
   readonly runtime: () => Runtime;
-  readonly controller: (
+  readonly controller: (foundation: Foundation, options?: ControllerChoices) => Promise<RunningController>;
+  /** The public API over the same store and blobs, and a client of it. */
+  readonly gateway: (
     foundation: Foundation,
-    options?: { readonly runtime?: Runtime; readonly retentionSeconds?: number; readonly queueMax?: number },
-  ) => Promise<RunningController>;
+  ) => Promise<{ readonly gateway: RunningGateway; readonly client: Client }>;
   readonly submit: (foundation: Foundation, job: JobSubmission, tenant?: TenantId) => Promise<JobId>;
   /** Rows as the superuser sees them, for looking at what the record says. */
   readonly rows: <Row>(text: string, values?: unknown[]) => Promise<Row[]>;
+}
+
+export interface ControllerChoices {
+  readonly runtime?: Runtime;
+  readonly retentionSeconds?: number;
+  readonly logRetentionSeconds?: number;
+  readonly logBytesMax?: bigint;
+  readonly queueMax?: number;
 }
 
 export interface StackScope {
   readonly after: (hook: () => void | Promise<void>) => void;
 }
 
-export async function testStack(outer: StackScope, tenantName = "acme"): Promise<Stack> {
+export async function testStack(
+  outer: StackScope,
+  tenantName = "acme",
+  /** False for a test that breaks on purpose what is always true. */
+  { invariants = true }: { readonly invariants?: boolean } = {},
+): Promise<Stack> {
   // Hooks run in the order in which they were added; what was opened last has to be closed first.
   const closers: (() => void | Promise<void>)[] = [];
   const scope: StackScope = { after: (hook) => void closers.push(hook) };
@@ -46,6 +62,7 @@ export async function testStack(outer: StackScope, tenantName = "acme"): Promise
     for (const closer of closers.splice(0).toReversed()) await closer();
   });
   const database = await testDatabase(scope);
+  if (invariants) scope.after(() => assertInvariants(database));
   const directory = await mkdtemp(join(tmpdir(), "hf-stack-"));
   scope.after(() => rm(directory, { recursive: true, force: true, maxRetries: 5 }));
   const rows = <Row>(text: string, values: unknown[] = []) =>
@@ -56,6 +73,12 @@ export async function testStack(outer: StackScope, tenantName = "acme"): Promise
   const log = pino({ level: "silent" });
   const keys = [{ id: "k1", key: randomBytes(32) }];
   const blobKeys = [randomBytes(32)];
+  const blobsAt = (port: () => number) =>
+    directoryBlobs({
+      directory: join(directory, "blobs"),
+      publicUrl: () => `http://127.0.0.1:${port()}`,
+      keys: blobKeys,
+    });
 
   const foundation: Stack["foundation"] = async (process, { leaseMs = 30_000 } = {}) => {
     const opened = await openFoundation({
@@ -89,13 +112,33 @@ export async function testStack(outer: StackScope, tenantName = "acme"): Promise
     foundation,
     runtime,
     rows,
+    async gateway(foundation) {
+      const { db } = foundation;
+      const blobs = blobsAt(() => 0);
+      const gateway = await openGateway(foundation, {
+        host: "127.0.0.1",
+        port: 0,
+        release: "test",
+        blobs,
+        queueMax: 1000,
+        log,
+      });
+      scope.after(() => gateway.close());
+      const principal = await createPrincipal(db, {
+        tenant,
+        name: `client-${randomBytes(4).toString("hex")}`,
+      });
+      const { token } = await createToken(db, {
+        tenant,
+        principal,
+        scopes: ["jobs:read"],
+        lifetime: seconds(3600),
+      });
+      return { gateway, client: createClient({ url: gateway.address, token }) };
+    },
     async controller(foundation, options = {}) {
       let port = 0;
-      const blobs = directoryBlobs({
-        directory: join(directory, "blobs"),
-        publicUrl: () => `http://127.0.0.1:${port}`,
-        keys: blobKeys,
-      });
+      const blobs = blobsAt(() => port);
       const running = await openController(foundation, {
         installation,
         runtime: options.runtime ?? runtime(),
@@ -104,7 +147,8 @@ export async function testStack(outer: StackScope, tenantName = "acme"): Promise
         callback: { host: "127.0.0.1", port: 0, url: null, keys },
         retention: seconds(options.retentionSeconds ?? 3600),
         queueMax: options.queueMax ?? 1000,
-        logBytesMax: 1_048_576n,
+        logBytesMax: options.logBytesMax ?? 1_048_576n,
+        logRetention: seconds(options.logRetentionSeconds ?? 3600),
         attemptsMax: 100,
         log,
       });
