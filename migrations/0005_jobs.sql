@@ -4,11 +4,14 @@
 -- while it waits, and its cancellation are all that can change from outside. The claim_* and container_id
 -- columns belong to the direct claimant, which runs a job as a container on its own host, straight from this
 -- queue: `state = 'queued'`, oldest first.
+--
+-- The bounds of jsonb columns are well above those of the API, which count bytes of JSON: many small members take
+-- more room in jsonb than in text.
 
 create table holdfast.job_specs (
   tenant_id text not null,
   spec_digest text not null constraint job_specs_digest check (spec_digest ~ '^[0-9a-f]{64}$'),
-  spec jsonb not null constraint job_specs_bound check (pg_column_size(spec) <= 262144),
+  spec jsonb not null constraint job_specs_bound check (pg_column_size(spec) <= 524288),
   created_at timestamptz not null default holdfast.ledger_now(),
   primary key (tenant_id, spec_digest)
 );
@@ -62,7 +65,7 @@ create table holdfast.artifacts (
   bytes bigint not null constraint artifacts_bytes check (bytes >= 0),
   sha256 text not null constraint artifacts_sha256 check (sha256 ~ '^[0-9a-f]{64}$'),
   media_type text not null constraint artifacts_media_type check (length(media_type) between 1 and 127),
-  manifest jsonb not null constraint artifacts_manifest check (jsonb_typeof(manifest) = 'array' and pg_column_size(manifest) <= 1048576),
+  manifest jsonb not null constraint artifacts_manifest check (jsonb_typeof(manifest) = 'array' and pg_column_size(manifest) <= 2097152),
   published_at timestamptz not null default holdfast.ledger_now(),
   retain_until timestamptz not null,
   removed_at timestamptz,

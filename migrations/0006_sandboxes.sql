@@ -16,7 +16,7 @@ create table holdfast.sandbox_attempts (
   ordinal integer not null constraint sandbox_attempts_ordinal check (ordinal between 1 and 100),
   name text not null constraint sandbox_attempts_name check (name ~ '^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$'),
   runtime text not null constraint sandbox_attempts_runtime check (length(runtime) between 1 and 63),
-  spec jsonb not null constraint sandbox_attempts_spec check (pg_column_size(spec) <= 262144),
+  spec jsonb not null constraint sandbox_attempts_spec check (pg_column_size(spec) <= 1048576),
   spec_digest text not null constraint sandbox_attempts_digest check (spec_digest ~ '^[0-9a-f]{64}$'),
   deadline timestamptz not null,
   state text not null default 'planned'

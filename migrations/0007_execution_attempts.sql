@@ -33,7 +33,7 @@ create table holdfast.execution_attempts (
   ordinal smallint not null constraint execution_attempts_at_most_two check (ordinal between 1 and 2),
   attempt_id uuid not null,
   pool text not null,
-  plan jsonb not null constraint execution_attempts_plan check (pg_column_size(plan) <= 262144),
+  plan jsonb not null constraint execution_attempts_plan check (pg_column_size(plan) <= 1048576),
   plan_digest text not null constraint execution_attempts_plan_digest check (plan_digest ~ '^[0-9a-f]{64}$'),
   state text not null default 'active' constraint execution_attempts_state check (state in ('active', 'finished', 'cleaned')),
   started_at timestamptz not null,
@@ -41,7 +41,7 @@ create table holdfast.execution_attempts (
   deadline_reached_at timestamptz,
   artifact_object text,
   artifact_manifest jsonb constraint execution_attempts_manifest check (
-    jsonb_typeof(artifact_manifest) = 'array' and pg_column_size(artifact_manifest) <= 1048576),
+    jsonb_typeof(artifact_manifest) = 'array' and pg_column_size(artifact_manifest) <= 2097152),
   outcome text constraint execution_attempts_outcome check (outcome in ('succeeded', 'failed', 'cancelled')),
   failure_code text constraint execution_attempts_failure_code check (length(failure_code) <= 63),
   failure_message text constraint execution_attempts_failure_message check (length(failure_message) <= 1000),
@@ -79,7 +79,7 @@ create table holdfast.execution_phases (
   finished_at timestamptz,
   progress_message text constraint execution_phases_progress check (length(progress_message) <= 1000),
   progress_percent smallint constraint execution_phases_percent check (progress_percent between 0 and 100),
-  result jsonb constraint execution_phases_result check (jsonb_typeof(result) = 'object' and pg_column_size(result) <= 16384),
+  result jsonb constraint execution_phases_result check (jsonb_typeof(result) = 'object' and pg_column_size(result) <= 262144),
   primary key (tenant_id, attempt_id, number),
   constraint execution_phases_name_taken unique (tenant_id, attempt_id, name),
   foreign key (tenant_id, attempt_id) references holdfast.execution_attempts (tenant_id, attempt_id),
@@ -141,12 +141,12 @@ create function holdfast.require_pins() returns trigger
 declare
   missing text;
 begin
-  select string_agg(source, ', ' order by source) into missing
-  from holdfast.execution_attempts a, jsonb_object_keys(a.plan -> 'sources') source
+  select string_agg(planned.source, ', ' order by planned.source) into missing
+  from holdfast.execution_attempts a, jsonb_object_keys(a.plan -> 'sources') as planned(source)
   where a.tenant_id = new.tenant_id and a.attempt_id = new.attempt_id
     and not exists (
       select from holdfast.source_pins p
-      where p.tenant_id = new.tenant_id and p.attempt_id = new.attempt_id and p.source = source);
+      where p.tenant_id = new.tenant_id and p.attempt_id = new.attempt_id and p.source = planned.source);
   if missing is not null then
     raise exception using errcode = 'HF007', message = format('phase %s needs the commit pins of: %s', new.name, missing);
   end if;

@@ -5,6 +5,7 @@ import { type Database, transition } from "../../src/core/postgres/transition.ts
 import { createTenant } from "../../src/core/tenant.store.ts";
 import { seconds } from "../../src/core/time.ts";
 import { type Admission, claimWaiting, readWaiting } from "../../src/executions/admission.store.ts";
+import { deleteLogChunks, recordLogArchive } from "../../src/executions/archive-log.store.ts";
 import {
   executionKind,
   type Finish,
@@ -181,14 +182,27 @@ export async function openAttempts(
         case "finish":
           await attempts.finish(lease, { ...step, attemptsMax: view.plan.attempts });
           break;
+        case "archive":
+          // No blobs here: the record alone is what the store sees.
+          await recordLogArchive(
+            db,
+            lease,
+            { key: `log/${lease.resource}`, bytes: 1n, sha256: "0".repeat(64), lines: 1n },
+            seconds(3600),
+          );
+          break;
+        case "trim":
+          for (const sandbox of view.sandboxes) await deleteLogChunks(db, lease, sandbox.id);
+          break;
         case "clean":
           for (const sandbox of view.sandboxes) await recordRemoved(db, lease, sandbox);
           await markExecutionCleaned(db, lease);
           break;
         case "nothing":
           break;
+        // Output is not written here.
         default:
-          return step satisfies never;
+          throw new Error(`the bench can't ${JSON.stringify(step)}`);
       }
       return step;
     },
