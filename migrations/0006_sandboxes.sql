@@ -84,6 +84,52 @@ create table holdfast.log_chunks (
 create trigger log_chunks_keep before update on holdfast.log_chunks
   for each row execute function holdfast.keep_columns('tenant_id', 'sandbox_id', 'seq', 'stream', 'at', 'body');
 
+-- The output of an owner that has ended: one compressed blob of JSON lines, one a chunk. It is recorded before the
+-- chunks are deleted, and stays as a tombstone when its own retention has ended (E19).
+create table holdfast.log_archives (
+  tenant_id text not null,
+  owner_kind text not null constraint log_archives_owner_kind check (owner_kind in ('execution', 'activation')),
+  owner_id uuid not null,
+  blob_key text not null constraint log_archives_key check (length(blob_key) between 1 and 512),
+  bytes bigint not null constraint log_archives_bytes check (bytes > 0),
+  sha256 text not null constraint log_archives_sha256 check (sha256 ~ '^[0-9a-f]{64}$'),
+  lines bigint not null constraint log_archives_lines check (lines > 0),
+  archived_at timestamptz not null,
+  retain_until timestamptz not null,
+  removed_at timestamptz,
+  primary key (tenant_id, owner_kind, owner_id),
+  constraint log_archives_key_taken unique (tenant_id, blob_key),
+  constraint log_archives_retained_for_a_time check (retain_until > archived_at),
+  constraint log_archives_removed_after_retention check (removed_at is null or removed_at >= retain_until)
+);
+create trigger log_archives_keep before update on holdfast.log_archives
+  for each row execute function holdfast.keep_columns(
+    'tenant_id', 'owner_kind', 'owner_id', 'blob_key', 'bytes', 'sha256', 'lines', 'archived_at', 'retain_until');
+create trigger log_archives_removed_once before update on holdfast.log_archives
+  for each row execute function holdfast.write_once('removed_at');
+
+-- A chunk goes only after its owner's output is archived, so that a crash loses nothing.
+create function holdfast.require_log_archive() returns trigger
+  language plpgsql security invoker set search_path = pg_catalog, pg_temp as $$
+declare
+  name text;
+begin
+  select s.name into name
+  from (select distinct d.tenant_id, d.sandbox_id from deleted d) d
+  join holdfast.sandbox_attempts s on s.tenant_id = d.tenant_id and s.sandbox_id = d.sandbox_id
+  where not exists (
+    select from holdfast.log_archives a
+    where a.tenant_id = s.tenant_id and a.owner_kind = s.owner_kind and a.owner_id = s.owner_id)
+  limit 1;
+  if name is not null then
+    raise exception using errcode = 'HF002', table = 'log_chunks', message = format('the output of %s is not archived yet', name);
+  end if;
+  return null;
+end
+$$;
+create trigger log_chunks_require_archive after delete on holdfast.log_chunks
+  referencing old table as deleted for each statement execute function holdfast.require_log_archive();
+
 -- Outside objects that no live attempt owned and that the sweep removed (E21): what they were, and why.
 create table holdfast.swept_sandboxes (
   tenant_id text not null,
@@ -109,10 +155,15 @@ alter table holdfast.sandbox_attempts enable row level security;
 alter table holdfast.sandbox_attempts force row level security;
 alter table holdfast.log_chunks enable row level security;
 alter table holdfast.log_chunks force row level security;
+alter table holdfast.log_archives enable row level security;
+alter table holdfast.log_archives force row level security;
 create policy sandbox_attempts_tenant on holdfast.sandbox_attempts
   to holdfast_gateway, holdfast_controller, holdfast_operator, holdfast_retention
   using (tenant_id = holdfast.current_tenant()) with check (tenant_id = holdfast.current_tenant());
 create policy log_chunks_tenant on holdfast.log_chunks
+  to holdfast_gateway, holdfast_controller, holdfast_operator, holdfast_retention
+  using (tenant_id = holdfast.current_tenant()) with check (tenant_id = holdfast.current_tenant());
+create policy log_archives_tenant on holdfast.log_archives
   to holdfast_gateway, holdfast_controller, holdfast_operator, holdfast_retention
   using (tenant_id = holdfast.current_tenant()) with check (tenant_id = holdfast.current_tenant());
 grant select on holdfast.sandbox_attempts, holdfast.log_chunks to holdfast_gateway, holdfast_operator, holdfast_retention;
@@ -121,7 +172,10 @@ grant update (state, uid, held_at, released_at, stopping_at, stop_reason, stoppe
   exit_code, outcome_message, stop_unproven_at, stop_unproven_reason, log_cursor, log_seq, log_bytes, log_truncated_at,
   log_complete_at, log_lost_reason) on holdfast.sandbox_attempts to holdfast_controller;
 grant update (state, stopped_at, outcome, outcome_message, overridden_by, log_lost_reason) on holdfast.sandbox_attempts to holdfast_operator;
-grant delete on holdfast.log_chunks to holdfast_retention;
+grant delete on holdfast.log_chunks to holdfast_controller;
+grant select on holdfast.log_archives to holdfast_gateway, holdfast_operator;
+grant select, insert on holdfast.log_archives to holdfast_controller;
+grant select, update (removed_at) on holdfast.log_archives to holdfast_retention;
 
 -- The fence of a sandbox's own reports: released, still this UID, not stopping, not past its deadline. A
 -- controller's takeover does not refuse a healthy sandbox (E9, E17). Its caller locks the owner first.

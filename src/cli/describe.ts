@@ -1,4 +1,4 @@
-import type { ArtifactView, AttemptView, SandboxView } from "../wire/job.ts";
+import type { ArtifactView, AttemptPlanView, AttemptView, LogArchiveView, SandboxView } from "../wire/job.ts";
 import { type CommandContext, clientOf, printValue, type ServerFlags } from "./context.ts";
 import { type JobPicture, pictureOf } from "./follow.ts";
 import { jobIdOf } from "./job-id.ts";
@@ -12,7 +12,7 @@ import {
   stateWords,
 } from "./job-words.ts";
 import type { Colors } from "./terminal.ts";
-import { age, between, instantText } from "./time-text.ts";
+import { age, between, elapsed, instantText } from "./time-text.ts";
 import { visible } from "./visible.ts";
 
 /** `holdfast describe job ID`: all that is known of a job, in the words of a person. */
@@ -20,15 +20,17 @@ export async function describeJob(context: CommandContext, typed: string, flags:
   const client = clientOf(context, flags);
   const id = await jobIdOf(client, typed);
   const [picture, artifacts] = await Promise.all([pictureOf(client, id), client.listArtifacts(id)]);
+  const plans = await Promise.all(picture.attempts.map(({ attempt }) => client.getAttemptPlan(id, attempt)));
   if (flags.output === "json" || flags.output === "yaml") {
-    return printValue(context, flags.output, { ...picture, artifacts });
+    return printValue(context, flags.output, { ...picture, plans, artifacts });
   }
-  const text = describe(picture, artifacts, context.terminal.colors, context.now());
+  const text = describe(picture, plans, artifacts, context.terminal.colors, context.now());
   await context.terminal.out(`${text.join("\n")}\n`);
 }
 
 function describe(
   { job, attempts }: JobPicture,
+  plans: readonly AttemptPlanView[],
   artifacts: readonly ArtifactView[],
   colors: Colors,
   now: number,
@@ -48,7 +50,9 @@ function describe(
   if (job.finished_at !== null) lines.push(field("Finished", instantText(job.finished_at)));
   lines.push(field("Spec", `sha256:${job.spec_digest}, version ${job.resource_version}`));
   if (attempts.length === 0) lines.push("", "It waits for a slot; no attempt has started yet.");
-  for (const attempt of attempts) lines.push("", ...attemptLines(attempt, colors, now));
+  for (const [index, attempt] of attempts.entries()) {
+    lines.push("", ...attemptLines(attempt, plans[index], colors, now));
+  }
   if (artifacts.length > 0) lines.push("", "Artifacts");
   for (const artifact of artifacts) {
     const kept =
@@ -62,7 +66,12 @@ function describe(
 
 const field = (name: string, text: string): string => `${name.padEnd(12)} ${text}`;
 
-function attemptLines(attempt: AttemptView, colors: Colors, now: number): string[] {
+function attemptLines(
+  attempt: AttemptView,
+  plan: AttemptPlanView | undefined,
+  colors: Colors,
+  now: number,
+): string[] {
   const until = attempt.finished_at;
   const state = attempt.outcome ?? "running";
   const took = until === null ? age(attempt.started_at, now) : between(attempt.started_at, until);
@@ -73,6 +82,7 @@ function attemptLines(attempt: AttemptView, colors: Colors, now: number): string
   if (attempt.failure !== null) {
     lines.push(`  ${colors.red(`It failed: ${failureWords(attempt.failure)}.`)}`);
   }
+  if (plan !== undefined) lines.push(...planLines(plan));
   for (const [source, commit] of Object.entries(attempt.pins)) {
     lines.push(`  pin ${visible(source)} ${visible(commit)}`);
   }
@@ -90,7 +100,32 @@ function attemptLines(attempt: AttemptView, colors: Colors, now: number): string
   }
   if (attempt.sandboxes.length > 0) lines.push("  Sandboxes");
   for (const sandbox of attempt.sandboxes) lines.push(...sandboxLines(sandbox, colors));
+  if (attempt.log !== null) lines.push(`  ${logWords(attempt.log)}`);
+  if (attempt.cleaned_at !== null) lines.push(`  cleaned at ${instantText(attempt.cleaned_at)}`);
   return lines;
+}
+
+/** What it was going to do: kept for good, also when nothing else of it is (E14). */
+function planLines({ plan, plan_digest }: AttemptPlanView): string[] {
+  const deadline = elapsed(Number(plan.deadline_us) / 1000);
+  return [
+    `  Plan sha256:${plan_digest}, runtime ${visible(plan.runtime)}, at most ${deadline}`,
+    ...Object.entries(plan.sources).map(
+      ([name, { repository, ref }]) => `    source ${visible(name)} ${visible(repository)} ${visible(ref)}`,
+    ),
+    ...plan.phases.map(({ name, image, command }) => {
+      const where = image === null ? "" : ` (${visible(image)})`;
+      return `    ${visible(name)}${where}: ${shortened(command.map(visible).join(" "))}`;
+    }),
+  ];
+}
+
+const shortened = (text: string): string => (text.length > 100 ? `${text.slice(0, 99)}…` : text);
+
+function logWords({ lines, bytes, retain_until, removed_at }: LogArchiveView): string {
+  const kept =
+    removed_at === null ? `kept until ${instantText(retain_until)}` : `removed at ${instantText(removed_at)}`;
+  return `Log: ${lines} ${lines === 1 ? "line" : "lines"}, archived in ${bytes} bytes, ${kept}`;
 }
 
 /** One line of life: each step with the time since the one before it. */

@@ -65,6 +65,7 @@ export async function withDev<T>(
       retention: config.artifactRetention,
       queueMax: config.queueMax,
       logBytesMax: BigInt(config.logBytesMax),
+      logRetention: config.logRetention,
       log: openLog(config.logLevel === "info" ? "warn" : config.logLevel, process.stderr),
       announce,
     });

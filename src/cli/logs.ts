@@ -7,6 +7,8 @@ export interface LogFlags extends ServerFlags {
   readonly follow?: boolean;
   readonly phase?: string;
   readonly attempt?: number;
+  readonly since?: string;
+  readonly tail?: number;
   readonly timestamps?: boolean;
   readonly prefix?: boolean;
 }
@@ -15,8 +17,8 @@ export interface LogFlags extends ServerFlags {
 export async function logs(context: CommandContext, typed: string, flags: LogFlags): Promise<void> {
   const client = clientOf(context, flags);
   const id = await jobIdOf(client, typed);
-  const { follow, attempt, phase } = flags;
-  for await (const line of client.logs(id, { follow, attempt, phase })) {
+  const { follow, attempt, phase, since, tail } = flags;
+  for await (const line of client.logs(id, { follow, attempt, phase, since, tail })) {
     await context.terminal.out(
       flags.output === "json" ? `${JSON.stringify(line)}\n` : lineText(context, line, flags),
     );

@@ -125,7 +125,16 @@ describe("the command line", { concurrency: 2 }, () => {
       state: "cleaned",
       outcome: "failed",
       finished_at: finishedAt,
+      cleaned_at: finishedAt,
       failure: { code: "phase_failed", message: "build ended with 2" },
+      log: {
+        lines: 2,
+        bytes: 99,
+        sha256: "b".repeat(64),
+        archived_at: finishedAt,
+        retain_until: "2026-02-01T03:04:40.000000Z",
+        removed_at: "2026-02-01T03:04:41.000000Z",
+      },
       sandboxes: [
         sandboxView(),
         sandboxView({
@@ -146,11 +155,16 @@ describe("the command line", { concurrency: 2 }, () => {
       /^State +running$/m,
       /^Attempt 1 +failed, 39s, pool default$/m,
       /It failed: build ended with 2 \(phase_failed\)\./,
+      /Plan sha256:a{64}, runtime process, at most 30m00s/,
+      /source engine https:\/\/example\.com\/engine\.git main/,
+      /^ +build: make all$/m,
       /pin engine c{40}/,
       /✔ fetch +source +succeeded +3\.0s/,
       /▸ build +compile +running .*50% half way/,
       /planned 03:04:01Z → held \+1\.0s → released \+0\.0s → stopped \+3\.0s/,
       /exited with code 0 \(proof of stop: record\)/,
+      /Log: 2 lines, archived in 99 bytes, removed at 2026-02-01 03:04:41Z/,
+      /cleaned at 2026-01-02/,
       /Its stop has not been proven since .*: the host does not answer\. Its slot stays taken/,
       /site\.tar\.gz 5 bytes sha256:a{64}, kept until 2026-02-01/,
     ]) {
@@ -158,7 +172,12 @@ describe("the command line", { concurrency: 2 }, () => {
     }
     assert.ok(!stdout.includes("\u001b"));
     const json = await runCommand(["describe", "job", jobId, "-o", "json"], gateway);
-    assert.deepEqual(Object.keys(JSON.parse(json.stdout) as object), ["job", "attempts", "artifacts"]);
+    assert.deepEqual(Object.keys(JSON.parse(json.stdout) as object), [
+      "job",
+      "attempts",
+      "plans",
+      "artifacts",
+    ]);
   });
 
   test("logs prints lines, with time and phase when asked", async (t) => {
@@ -172,6 +191,16 @@ describe("the command line", { concurrency: 2 }, () => {
     assert.equal(full.code, 0);
     assert.match(full.stdout, /^2026-01-02T03:04:01\.000000Z 1\/build \| line 1\n/);
     assert.equal(gateway.seen.at(-1)?.query.get("phase"), "build");
+    await runCommand(["logs", jobId, "--since", "10m", "--tail", "1"], gateway);
+    const asked = gateway.seen.filter(({ path }) => path.endsWith("/logs")).slice(-2);
+    assert.deepEqual(
+      asked.map(({ query }) => [query.get("since"), query.get("tail"), query.get("after")]),
+      [
+        ["10m", "1", null],
+        ["10m", null, "c2"],
+      ],
+    );
+    assert.equal((await runCommand(["logs", jobId, "--tail", "-1"], gateway)).code, 2);
   });
 
   test("cancel asks for each job and keeps going past one that it can't", async (t) => {

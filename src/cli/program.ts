@@ -60,11 +60,15 @@ function jobCommands(program: Command, context: CommandContext): void {
     [
       ["holdfast logs 01976b2c-0000", "all there is; the beginning of an id will do"],
       ["holdfast logs -f ID --phase build", "one phase, as it comes"],
+      ["holdfast logs ID --tail 50 --timestamps", "the last 50 lines, with their times"],
+      ["holdfast logs ID --since 10m --attempt 2", "the last ten minutes of the second attempt"],
     ],
   )
     .option("-f, --follow", "go on until the job is over")
     .option("--phase <name>", "of this phase alone")
     .addOption(numberFlag("--attempt <number>", "of this attempt alone", 1, 2))
+    .option("--since <time>", "nothing older: a duration (10m: so long ago) or an instant (RFC 3339)")
+    .addOption(numberFlag("--tail <number>", "only the last so many lines of what is there", 0, 999_999))
     .option("--timestamps", "with the time of each line")
     .option("--prefix", "with attempt and phase before each line")
     .action(async (id: string, flags) => (await import("./logs.ts")).logs(context, id, at(program, flags)));

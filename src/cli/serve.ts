@@ -91,6 +91,7 @@ Several may run on one store: leases decide who does what. SIGTERM gives everyth
           retention: config.artifactRetention,
           queueMax: config.queueMax,
           logBytesMax: BigInt(config.logBytesMax),
+          logRetention: config.logRetention,
           attemptsMax,
           log,
         });

@@ -1,5 +1,6 @@
 import type {
   ArtifactView,
+  AttemptPlanView,
   AttemptView,
   ChangeEvent,
   JobPatch,
@@ -43,6 +44,8 @@ export interface Client {
   cancelJob(id: string, options?: Mutation & { readonly reason?: string | undefined }): Promise<JobView>;
   listAttempts(id: string, options?: CallOptions): Promise<readonly AttemptView[]>;
   getAttempt(id: string, attempt: number, options?: CallOptions): Promise<AttemptView>;
+  /** What the attempt was going to do, kept for good. */
+  getAttemptPlan(id: string, attempt: number, options?: CallOptions): Promise<AttemptPlanView>;
   logs(id: string, options?: LogOptions): AsyncIterable<LogLine>;
   listArtifacts(id: string, options?: CallOptions): Promise<readonly ArtifactView[]>;
   downloadArtifact(id: string, name: string, options?: CallOptions): Promise<Download>;
@@ -92,6 +95,9 @@ export function createClient(options: ClientOptions): Client {
       }),
     getAttempt: async (id, attempt, { signal } = {}) =>
       (await transport.json<AttemptView>({ path: `${jobPath(id)}/attempts/${attempt}`, signal })).value,
+    getAttemptPlan: async (id, attempt, { signal } = {}) =>
+      (await transport.json<AttemptPlanView>({ path: `${jobPath(id)}/attempts/${attempt}/plan`, signal }))
+        .value,
     logs: (id, log = {}) =>
       logs(
         transport,

@@ -10,6 +10,10 @@ export interface LogOptions extends CallOptions {
   readonly attempt?: number | undefined;
   readonly phase?: string | undefined;
   readonly after?: string | undefined;
+  /** Nothing older: a duration (`10m`: so long ago) or an instant (RFC 3339). */
+  readonly since?: string | undefined;
+  /** Only the last so many of the lines that are there at first. */
+  readonly tail?: number | undefined;
 }
 
 /** What the end of a stream is judged by. */
@@ -26,16 +30,18 @@ export function logs(
   source: LogSource,
   options: LogOptions,
 ): AsyncIterable<LogLine> {
-  const { attempt, phase, signal } = options;
+  const { attempt, phase, since, signal } = options;
   let { after } = options;
   // A server may close a stream before its job is over. Once it is over, what is left is read to its end.
   let follow = options.follow === true;
   const open = async function* (): Connection<LogLine> {
     for (;;) {
       let found = false;
+      // The last lines of those that are there at first. Once one has come, it is the place to go on from.
+      const tail = after === options.after ? options.tail : undefined;
       const response = await transport.sendOnce({
         path,
-        query: { follow: follow ? true : undefined, attempt, phase, after },
+        query: { follow: follow ? true : undefined, attempt, phase, since, after, tail },
         headers: { accept: "application/jsonl" },
         signal,
         stream: true,

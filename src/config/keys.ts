@@ -32,6 +32,7 @@ export const configKeys = {
   sandboxDirectory: { name: "HOLDFAST_SANDBOX_DIRECTORY", read: read.path },
   secretsDirectory: { name: "HOLDFAST_SECRETS_DIRECTORY", read: read.path },
   blobDirectory: { name: "HOLDFAST_BLOB_DIRECTORY", read: read.path },
+  directCommand: { name: "HOLDFAST_DIRECT_COMMAND", fallback: "docker", read: read.anyText },
 
   // Limits
   queueMax: { name: "HOLDFAST_QUEUE_MAX", fallback: "1000", read: read.wholeNumber(1, 1_000_000) },
@@ -41,6 +42,7 @@ export const configKeys = {
     fallback: "16MiB",
     read: read.bytes(65_536, 1_073_741_824),
   },
+  logRetention: { name: "HOLDFAST_LOG_RETENTION", fallback: "30d", read: read.duration },
 
   // The process's own log
   logLevel: {

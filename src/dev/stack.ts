@@ -23,6 +23,7 @@ export interface DevOptions {
   readonly retention: Microseconds;
   readonly queueMax: number;
   readonly logBytesMax: bigint;
+  readonly logRetention: Microseconds;
   readonly log: Logger;
   /** One line for each thing that is being done, for a person who waits. */
   readonly announce: (line: string) => void;
@@ -147,6 +148,7 @@ async function openDevController(home: Home, foundation: Foundation, options: De
       retention: options.retention,
       queueMax: options.queueMax,
       logBytesMax: options.logBytesMax,
+      logRetention: options.logRetention,
       attemptsMax,
       log: options.log,
     });

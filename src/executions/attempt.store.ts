@@ -7,6 +7,7 @@ import { fenceOf, type HeldLease, type LeasePriority } from "../core/lease.ts";
 import { assertFence } from "../core/postgres/transition.sql.ts";
 import { type Database, type Transaction, transition, view } from "../core/postgres/transition.ts";
 import { type Instant, instant, type Microseconds, microseconds } from "../core/time.ts";
+import { readOutputState } from "../sandboxes/log-archive.store.ts";
 import { listSandboxes } from "../sandboxes/sandbox.store.ts";
 import type { PhaseKind } from "../wire/job.ts";
 import * as sql from "./attempt.sql.ts";
@@ -127,6 +128,7 @@ export function readAttemptSnapshot(
     if (row === undefined) throw new HoldfastError("not_found", "there is no such attempt");
     const phases = await tx.run(listPhases, { attempt });
     const pins = await tx.run(listPins, { attempt });
+    const owner = { kind: "execution", id: attempt } as const;
     return {
       now: tx.now,
       tenant,
@@ -142,9 +144,10 @@ export function readAttemptSnapshot(
         kind: phase.kind as PhaseKind,
         state: phase.state as PhaseState,
       })),
-      sandboxes: await listSandboxes(tx, tenant, { kind: "execution", id: attempt }),
+      sandboxes: await listSandboxes(tx, tenant, owner),
       pins: Object.fromEntries(pins.map((pin) => [pin.source, pin.commit_id])),
       artifactDeclared: row.artifact_declared,
+      output: await readOutputState(tx, owner),
     };
   });
 }
@@ -203,9 +206,11 @@ export function finishExecution(db: Database, lease: HeldLease, finish: Finish):
       failure_code: failure?.code ?? null,
       failure_message: failure?.message ?? null,
     });
-    if (outcome === "succeeded") await publish(tx, lease, job.job_id, finished_at, finish.retentionUs);
-    await tx.run(sql.returnSlot, { attempt });
     const plan = found.plan as Plan;
+    if (outcome === "succeeded") {
+      await publish(tx, lease, { job: job.job_id, plan }, finished_at, finish.retentionUs);
+    }
+    await tx.run(sql.returnSlot, { attempt });
     if (outcome === "succeeded") await advanceJob(tx, job, "succeed");
     else if (outcome === "cancelled") await advanceJob(tx, job, "cancel");
     else if (locked.ordinal < finish.attemptsMax && (await admissionHasRoom(tx, finish.queueMax))) {
@@ -244,12 +249,17 @@ function settleOutcome(
 async function publish(
   tx: Transaction,
   lease: HeldLease,
-  job: string,
+  { job, plan }: { readonly job: string; readonly plan: Plan },
   publishedAt: Instant,
   retentionUs: bigint,
 ): Promise<void> {
   const artifact = await tx.run(readDeclaredArtifact, { attempt: lease.resource });
-  if (artifact === undefined) return;
+  if (artifact === undefined) {
+    if (plan.phases.some(({ kind }) => kind === "publish")) {
+      throw new HoldfastError("conflict", "the attempt has declared no artifact");
+    }
+    return;
+  }
   if (artifact.stored_at === null) {
     throw new HoldfastError("conflict", `the artifact ${artifact.name} is not stored`);
   }
@@ -284,7 +294,8 @@ export function listExecutionsToClean(
  */
 export function markExecutionCleaned(db: Database, lease: HeldLease): Promise<void> {
   return underLease(db, lease, "markExecutionCleaned", async (tx) => {
-    await tx.run(sql.lockAttempt, { attempt: lease.resource });
+    const attempt = await tx.run(sql.lockAttempt, { attempt: lease.resource });
+    if (attempt?.state === "active") throw new HoldfastError("conflict", "the attempt has not ended yet");
     const [leftover] = await tx.run(sql.listLeftovers, { attempt: lease.resource });
     if (leftover !== undefined) throw new HoldfastError("conflict", `${leftover.name} is not removed yet`);
     const marked = await tx.run(sql.markExecutionCleaned, { attempt: lease.resource });

@@ -72,6 +72,7 @@ function view(more: Partial<AttemptSnapshot> = {}): AttemptSnapshot {
     sandboxes: [],
     pins: {},
     artifactDeclared: false,
+    output: "moved",
     ...more,
   };
 }
@@ -80,6 +81,11 @@ test("a new attempt begins its first phase", () => {
   const step = decide(view());
   assert.equal(step.do, "advance");
   assert.equal(step.do === "advance" && step.next?.phase.name, "source");
+});
+
+test("E19: after the end output is archived, then its chunks go, then the attempt is cleaned", () => {
+  const next = (output: AttemptSnapshot["output"]) => decide(view({ state: "finished", output })).do;
+  assert.deepEqual([next("stored"), next("archived"), next("moved")], ["archive", "trim", "clean"]);
 });
 
 test("E8: while a sandbox is not proven stopped, nothing else starts, whatever its state", () => {

@@ -1,5 +1,6 @@
 import type { JobId, TenantId } from "../core/ids.ts";
 import type { Instant } from "../core/time.ts";
+import type { OutputState } from "../sandboxes/log-archive.ts";
 import { isProvenStopped, type Sandbox } from "../sandboxes/sandbox.ts";
 import type { PhaseKind } from "../wire/job.ts";
 import type { Plan, PlannedPhase } from "./plan.ts";
@@ -47,6 +48,8 @@ export interface AttemptSnapshot {
   readonly sandboxes: readonly Sandbox[];
   readonly pins: Readonly<Record<string, string>>;
   readonly artifactDeclared: boolean;
+  /** Once it has ended: where its output is. */
+  readonly output: OutputState;
 }
 
 /** One thing to do. Each is idempotent, so a controller that dies after any part of it loses nothing. */
@@ -68,6 +71,10 @@ export type Step =
   /** End the running phase, and begin the next one when it went well. */
   | { readonly do: "advance"; readonly ended: EndedPhase | null; readonly next: NextPhase | null }
   | { readonly do: "finish"; readonly outcome: Outcome; readonly failure: Failure | null }
+  /** Put all of its output into one blob, and record that. */
+  | { readonly do: "archive" }
+  /** Delete the chunks of output that are in the archive. */
+  | { readonly do: "trim" }
   | { readonly do: "clean" }
   | { readonly do: "nothing" };
 
@@ -89,6 +96,13 @@ export interface NextPhase {
 /** Sandboxes of one phase that ended before they started; after that many the phase fails. */
 const startTriesMax = 3;
 
+/** After the end. The archive is recorded before a chunk goes, so output is always in one of the two (E19). */
+const cleaning: Readonly<Record<OutputState, Step>> = {
+  stored: { do: "archive" },
+  archived: { do: "trim" },
+  moved: { do: "clean" },
+};
+
 /**
  * What to do next. Total and pure: the same snapshot always gives the same step. What must not run is stopped
  * first; nothing starts while anything is not proven stopped (E8); an attempt ends only after its output is
@@ -96,7 +110,7 @@ const startTriesMax = 3;
  */
 export function decide(view: AttemptSnapshot): Step {
   if (view.state === "cleaned") return { do: "nothing" };
-  if (view.state === "finished") return { do: "clean" };
+  if (view.state === "finished") return cleaning[view.output];
   const stop = stopReason(view);
   const alive = view.sandboxes.find((sandbox) => !isProvenStopped(sandbox.state));
   if (alive !== undefined) return attend(alive, stop);

@@ -27,6 +27,8 @@ export interface ControllerSettings {
   readonly queueMax: number;
   /** Output kept of an attempt, all of its sandboxes together. */
   readonly logBytesMax: bigint;
+  /** How long archived output is kept. */
+  readonly logRetention: Microseconds;
 }
 
 /** One attempt under one lease, for as long as this controller holds it. */

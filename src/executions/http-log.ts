@@ -1,12 +1,15 @@
 import { Type } from "typebox";
+import type { BlobStore } from "../core/blob.port.ts";
 import { brandId, type JobId } from "../core/ids.ts";
+import type { Database } from "../core/postgres/transition.ts";
 import { type Gateway, type GatewayServer, principalOf } from "../http/gateway.ts";
 import { problems } from "../http/openapi.ts";
 import { type LiveResponse, openStream } from "../http/stream.ts";
 import { openWaker } from "../http/waker.ts";
 import { LogLine, PhaseName, Uuid } from "../wire/job.ts";
-import { type LogPart, type LogRequest, readLog } from "./job-log.store.ts";
-import { decodeLogCursor } from "./job-log.ts";
+import { type LogRequest, readLog, resolveSince } from "./job-log.store.ts";
+import { behindAttempt, compareLogPlaces, decodeLogCursor, type LogPlace } from "./job-log.ts";
+import { openArchivedLines, placeOfTail } from "./job-log-archive.ts";
 
 const LogQuery = Type.Object(
   {
@@ -17,11 +20,15 @@ const LogQuery = Type.Object(
     after: Type.Optional(Type.String({ minLength: 1, maxLength: 255 })),
     /** At most so many lines; go on with `after`. */
     limit: Type.Optional(Type.String({ pattern: "^[1-9][0-9]{0,6}$" })),
+    /** Nothing older: a duration (`10m`: so long ago) or an instant (RFC 3339). */
+    since: Type.Optional(Type.String({ minLength: 2, maxLength: 64 })),
+    /** Only the last so many of the lines that are stored now; followed, also what comes after them. */
+    tail: Type.Optional(Type.String({ pattern: "^(0|[1-9][0-9]{0,5})$" })),
   },
   { additionalProperties: false },
 );
 
-export function logRoute(server: GatewayServer, gateway: Gateway): void {
+export function logRoute(server: GatewayServer, gateway: Gateway, blobs: BlobStore): void {
   server.get(
     "/v1/jobs/:id/logs",
     {
@@ -35,7 +42,7 @@ export function logRoute(server: GatewayServer, gateway: Gateway): void {
         querystring: LogQuery,
         response: {
           200: { description: "Lines", content: { "application/jsonl": { schema: LogLine } } },
-          ...problems(400, 401, 403, 404, 429),
+          ...problems(400, 401, 403, 404, 410, 429),
         },
       },
     },
@@ -47,22 +54,27 @@ export function logRoute(server: GatewayServer, gateway: Gateway): void {
         job: brandId<JobId>(request.params.id),
         attempt: query.attempt === undefined ? null : Number(query.attempt),
         phase: query.phase ?? null,
+        since: query.since === undefined ? null : await resolveSince(gateway.db, tenant, query.since),
         follow: query.follow === "true",
       };
+      const gone = new AbortController();
+      reply.raw.once("close", () => gone.abort());
+      const source = { db: gateway.db, blobs, asked, signal: gone.signal };
       const limit = query.limit === undefined ? Number.POSITIVE_INFINITY : Number(query.limit);
-      const after = query.after ?? null;
       const waker = openWaker(gateway.doorbell);
       try {
         // Refused here, or not at all.
-        const first = await readLog(gateway.db, asked, after === null ? null : decodeLogCursor(after));
+        const after = await startOf(source, query);
+        const first = await openPart(source, after);
         const live = openStream(gateway, request, reply, {
           contentType: "application/jsonl; charset=utf-8",
           onQuiet: () => "\n",
           onRefused: (problem) => `${JSON.stringify(problem)}\n`,
         });
-        await writeLines(live, first, { limit, after, wait: () => waker.wait(live.signal) }, (place) =>
-          readLog(gateway.db, asked, place === null ? null : decodeLogCursor(place)),
-        ).catch((error: unknown) => live.fail(error));
+        const wait = () => waker.wait(live.signal);
+        await writeLines(live, source, { first, after, limit, wait }).catch((error: unknown) =>
+          live.fail(error),
+        );
         live.end();
       } finally {
         waker.close();
@@ -72,21 +84,68 @@ export function logRoute(server: GatewayServer, gateway: Gateway): void {
   );
 }
 
+interface Source {
+  readonly db: Database;
+  readonly blobs: BlobStore;
+  readonly asked: LogRequest;
+  /** Aborts when the reader has gone. */
+  readonly signal: AbortSignal;
+}
+
+/** Where to begin: after a line that was read, or in front of the last ones. */
+async function startOf(
+  { db, blobs, asked, signal }: Source,
+  query: { readonly after?: string; readonly tail?: string },
+): Promise<LogPlace | null> {
+  const after = query.after === undefined ? null : decodeLogCursor(query.after);
+  if (query.tail === undefined) return after;
+  const place = await placeOfTail(db, blobs, asked, Number(query.tail), signal);
+  if (after === null || place === null) return after ?? place;
+  return compareLogPlaces(after, place) > 0 ? after : place;
+}
+
+interface Part {
+  readonly batches: AsyncIterable<readonly LogLine[]> | Iterable<readonly LogLine[]>;
+  /** Where to go on after it when it had nothing, or null: from where it began. */
+  readonly behind: LogPlace | null;
+  /** Nothing was there: wait before asking again. */
+  readonly empty: boolean;
+  readonly end: boolean;
+}
+
+/** What comes after a place: some lines that are stored, or an archive with all that is left of an attempt. */
+async function openPart({ db, blobs, asked, signal }: Source, after: LogPlace | null): Promise<Part> {
+  const { lines, archived, end } = await readLog(db, asked, after);
+  if (archived === null) return { batches: [lines], behind: null, empty: lines.length === 0, end };
+  const batches = await openArchivedLines(blobs, archived, { after, since: asked.since }, signal);
+  return { batches, behind: behindAttempt(archived.attempt), empty: false, end: false };
+}
+
 async function writeLines(
   live: LiveResponse,
-  first: LogPart,
-  options: { readonly limit: number; readonly after: string | null; readonly wait: () => Promise<void> },
-  read: (after: string | null) => Promise<LogPart>,
+  source: Source,
+  start: {
+    readonly first: Part;
+    readonly after: LogPlace | null;
+    readonly limit: number;
+    readonly wait: () => Promise<void>;
+  },
 ): Promise<void> {
-  let { limit, after } = options;
-  for (let part = first; !live.signal.aborted; part = await read(after)) {
-    const lines = part.lines.slice(0, limit);
-    if (lines.length > 0) {
+  let { limit, after } = start;
+  for (let part = start.first; ; part = await openPart(source, after)) {
+    for await (const batch of part.batches) {
+      if (live.signal.aborted) return;
+      const lines = batch.slice(0, limit);
+      const last = lines.at(-1);
+      if (last === undefined) continue;
       await live.write(lines.map((line) => `${JSON.stringify(line)}\n`).join(""));
-      after = lines.at(-1)?.cursor ?? after;
+      after = decodeLogCursor(last.cursor);
       limit -= lines.length;
+      if (limit === 0) return;
     }
-    if (part.end || limit === 0) return;
-    if (lines.length === 0) await options.wait();
+    if (part.end || live.signal.aborted) return;
+    after = part.behind ?? after;
+    if (part.empty) await start.wait();
+    if (live.signal.aborted) return;
   }
 }

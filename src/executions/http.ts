@@ -13,6 +13,7 @@ import { checkVersion, etagOf, parseIfMatch, requireIfMatch } from "../http/prec
 import { listCursor } from "../http/watch.ts";
 import {
   ArtifactView,
+  AttemptPlanView,
   AttemptView,
   JobCancellation,
   JobPatch,
@@ -26,7 +27,7 @@ import {
 import { checkSubmission } from "../wire/submission.ts";
 import { artifactRoute } from "./http-artifact.ts";
 import { logRoute } from "./http-log.ts";
-import { inspectArtifacts, inspectAttempt, inspectAttempts } from "./inspect.store.ts";
+import { inspectArtifacts, inspectAttempt, inspectAttempts, inspectPlan } from "./inspect.store.ts";
 import {
   cancelJob,
   getJob,
@@ -78,7 +79,7 @@ export function jobRoutes(options: { readonly blobs: BlobStore; readonly queueMa
     readRoutes(server, gateway);
     patchRoute(server, gateway);
     cancelRoute(server, gateway);
-    logRoute(server, gateway);
+    logRoute(server, gateway, options.blobs);
     artifactRoute(server, gateway, options.blobs);
   };
 }
@@ -225,6 +226,23 @@ function readRoutes(server: GatewayServer, gateway: Gateway): void {
     (request) => {
       const { id, attempt } = request.params;
       return look(gateway, request, (tx) => inspectAttempt(tx, brandId<JobId>(id), Number(attempt)));
+    },
+  );
+  server.get(
+    "/v1/jobs/:id/attempts/:attempt/plan",
+    {
+      config: { scope: "jobs:read" },
+      schema: {
+        operationId: "getAttemptPlan",
+        summary: "What it was going to do, kept for good",
+        tags: ["jobs"],
+        params: AttemptParams,
+        response: { 200: AttemptPlanView, ...problems(401, 403, 404) },
+      },
+    },
+    (request) => {
+      const { id, attempt } = request.params;
+      return look(gateway, request, (tx) => inspectPlan(tx, brandId<JobId>(id), Number(attempt)));
     },
   );
 }

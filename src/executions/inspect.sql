@@ -2,8 +2,11 @@
 
 -- name: listAttempts :many
 select a.attempt_id, a.job_id, a.ordinal, a.pool, a.plan_digest, a.state, a.started_at, a.deadline, a.outcome,
-  a.failure_code, a.failure_message, a.finished_at, a.cleaned_at, a.resource_version
+  a.failure_code, a.failure_message, a.finished_at, a.cleaned_at, a.resource_version,
+  l.lines as log_lines, l.bytes as log_bytes, l.sha256 as log_sha256, l.archived_at as log_archived_at,
+  l.retain_until as log_retain_until, l.removed_at as log_removed_at
 from holdfast.execution_attempts a
+left join holdfast.log_archives l on l.tenant_id = a.tenant_id and l.owner_kind = 'execution' and l.owner_id = a.attempt_id
 where a.tenant_id = holdfast.current_tenant() and a.job_id = :job
 order by a.ordinal;
 
@@ -38,23 +41,43 @@ select a.name, a.blob_key, a.bytes, a.sha256, a.media_type, a.removed_at
 from holdfast.artifacts a
 where a.tenant_id = holdfast.current_tenant() and a.job_id = :job and a.name = :name;
 
--- The sandboxes whose output makes up a job's, in reading order. Nothing is added to a settled one any more.
+-- What an attempt was going to do, kept for good (E14).
+-- name: readPlan :maybe
+select a.plan, a.plan_digest from holdfast.execution_attempts a
+where a.tenant_id = holdfast.current_tenant() and a.job_id = :job and a.ordinal = :ordinal;
+
+-- The sandboxes whose output makes up a job's, in reading order, with the archive of their attempt when there is
+-- one: then that has all of it. Nothing is added to a settled one any more.
 -- name: listLogSources :many
 -- null: attempt, phase
 select a.ordinal as attempt, p.number as phase_number, p.name as phase, s.ordinal as sandbox_ordinal, s.sandbox_id,
   (s.log_complete_at is not null or s.log_lost_reason is not null
-    or (s.uid is null and s.state in ('stopped', 'removed'))) as "settled!"
+    or (s.uid is null and s.state in ('stopped', 'removed'))) as "settled!",
+  l.blob_key, l.bytes as blob_bytes, l.sha256 as blob_sha256, l.removed_at
 from holdfast.execution_attempts a
 join holdfast.execution_phases p on p.tenant_id = a.tenant_id and p.attempt_id = a.attempt_id
 join holdfast.sandbox_attempts s on s.tenant_id = a.tenant_id and s.owner_kind = 'execution'
   and s.owner_id = a.attempt_id and s.step = p.name
+left join holdfast.log_archives l on l.tenant_id = a.tenant_id and l.owner_kind = 'execution' and l.owner_id = a.attempt_id
 where a.tenant_id = holdfast.current_tenant() and a.job_id = :job
   and (:attempt::smallint is null or a.ordinal = :attempt)
   and (:phase::text is null or p.name = :phase)
 order by a.ordinal, p.number, s.ordinal;
 
 -- name: readLogChunks :many
+-- null: since
 select c.seq, c.stream, c.at, c.body from holdfast.log_chunks c
 where c.tenant_id = holdfast.current_tenant() and c.sandbox_id = :sandbox and c.seq >= :from_seq
+  and (:since::timestamptz is null or c.at >= :since)
 order by c.seq
+limit :limit;
+
+-- The last ones before a place, for whoever wants the last lines.
+-- name: readLogChunksBefore :many
+-- null: before, since
+select c.seq, c.stream, c.at, c.body from holdfast.log_chunks c
+where c.tenant_id = holdfast.current_tenant() and c.sandbox_id = :sandbox
+  and (:before::bigint is null or c.seq < :before)
+  and (:since::timestamptz is null or c.at >= :since)
+order by c.seq desc
 limit :limit;

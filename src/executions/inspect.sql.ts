@@ -21,6 +21,12 @@ export interface ListAttemptsRow {
   readonly finished_at: Instant | null;
   readonly cleaned_at: Instant | null;
   readonly resource_version: bigint;
+  readonly log_lines: bigint | null;
+  readonly log_bytes: bigint | null;
+  readonly log_sha256: string | null;
+  readonly log_archived_at: Instant | null;
+  readonly log_retain_until: Instant | null;
+  readonly log_removed_at: Instant | null;
 }
 
 export const listAttempts = statement<ListAttemptsParams, ListAttemptsRow, "many">(
@@ -29,8 +35,11 @@ export const listAttempts = statement<ListAttemptsParams, ListAttemptsRow, "many
   ["job"],
   ["plain"],
   `select a.attempt_id, a.job_id, a.ordinal, a.pool, a.plan_digest, a.state, a.started_at, a.deadline, a.outcome,
-  a.failure_code, a.failure_message, a.finished_at, a.cleaned_at, a.resource_version
+  a.failure_code, a.failure_message, a.finished_at, a.cleaned_at, a.resource_version,
+  l.lines as log_lines, l.bytes as log_bytes, l.sha256 as log_sha256, l.archived_at as log_archived_at,
+  l.retain_until as log_retain_until, l.removed_at as log_removed_at
 from holdfast.execution_attempts a
+left join holdfast.log_archives l on l.tenant_id = a.tenant_id and l.owner_kind = 'execution' and l.owner_id = a.attempt_id
 where a.tenant_id = holdfast.current_tenant() and a.job_id = $1
 order by a.ordinal`,
 );
@@ -177,6 +186,26 @@ from holdfast.artifacts a
 where a.tenant_id = holdfast.current_tenant() and a.job_id = $1 and a.name = $2`,
 );
 
+export interface ReadPlanParams {
+  readonly job: string;
+  readonly ordinal: number;
+}
+
+export interface ReadPlanRow {
+  readonly plan: unknown;
+  readonly plan_digest: string;
+}
+
+/** What an attempt was going to do, kept for good (E14). */
+export const readPlan = statement<ReadPlanParams, ReadPlanRow, "maybe">(
+  "inspect.readPlan",
+  "maybe",
+  ["job","ordinal"],
+  ["plain","plain"],
+  `select a.plan, a.plan_digest from holdfast.execution_attempts a
+where a.tenant_id = holdfast.current_tenant() and a.job_id = $1 and a.ordinal = $2`,
+);
+
 export interface ListLogSourcesParams {
   readonly job: string;
   readonly attempt: number | null;
@@ -190,9 +219,16 @@ export interface ListLogSourcesRow {
   readonly sandbox_ordinal: number;
   readonly sandbox_id: string;
   readonly settled: boolean;
+  readonly blob_key: string | null;
+  readonly blob_bytes: bigint | null;
+  readonly blob_sha256: string | null;
+  readonly removed_at: Instant | null;
 }
 
-/** The sandboxes whose output makes up a job's, in reading order. Nothing is added to a settled one any more. */
+/**
+ * The sandboxes whose output makes up a job's, in reading order, with the archive of their attempt when there is
+ * one: then that has all of it. Nothing is added to a settled one any more.
+ */
 export const listLogSources = statement<ListLogSourcesParams, ListLogSourcesRow, "many">(
   "inspect.listLogSources",
   "many",
@@ -200,11 +236,13 @@ export const listLogSources = statement<ListLogSourcesParams, ListLogSourcesRow,
   ["plain","plain","plain"],
   `select a.ordinal as attempt, p.number as phase_number, p.name as phase, s.ordinal as sandbox_ordinal, s.sandbox_id,
   (s.log_complete_at is not null or s.log_lost_reason is not null
-    or (s.uid is null and s.state in ('stopped', 'removed'))) as "settled"
+    or (s.uid is null and s.state in ('stopped', 'removed'))) as "settled",
+  l.blob_key, l.bytes as blob_bytes, l.sha256 as blob_sha256, l.removed_at
 from holdfast.execution_attempts a
 join holdfast.execution_phases p on p.tenant_id = a.tenant_id and p.attempt_id = a.attempt_id
 join holdfast.sandbox_attempts s on s.tenant_id = a.tenant_id and s.owner_kind = 'execution'
   and s.owner_id = a.attempt_id and s.step = p.name
+left join holdfast.log_archives l on l.tenant_id = a.tenant_id and l.owner_kind = 'execution' and l.owner_id = a.attempt_id
 where a.tenant_id = holdfast.current_tenant() and a.job_id = $1
   and ($2::smallint is null or a.ordinal = $2)
   and ($3::text is null or p.name = $3)
@@ -214,6 +252,7 @@ order by a.ordinal, p.number, s.ordinal`,
 export interface ReadLogChunksParams {
   readonly sandbox: string;
   readonly from_seq: bigint;
+  readonly since: Instant | null;
   readonly limit: bigint;
 }
 
@@ -227,10 +266,39 @@ export interface ReadLogChunksRow {
 export const readLogChunks = statement<ReadLogChunksParams, ReadLogChunksRow, "many">(
   "inspect.readLogChunks",
   "many",
-  ["sandbox","from_seq","limit"],
-  ["plain","plain","plain"],
+  ["sandbox","from_seq","since","limit"],
+  ["plain","plain","instant","plain"],
   `select c.seq, c.stream, c.at, c.body from holdfast.log_chunks c
 where c.tenant_id = holdfast.current_tenant() and c.sandbox_id = $1 and c.seq >= $2
+  and ($3::timestamptz is null or c.at >= $3)
 order by c.seq
-limit $3`,
+limit $4`,
+);
+
+export interface ReadLogChunksBeforeParams {
+  readonly sandbox: string;
+  readonly before: bigint | null;
+  readonly since: Instant | null;
+  readonly limit: bigint;
+}
+
+export interface ReadLogChunksBeforeRow {
+  readonly seq: bigint;
+  readonly stream: string;
+  readonly at: Instant;
+  readonly body: string;
+}
+
+/** The last ones before a place, for whoever wants the last lines. */
+export const readLogChunksBefore = statement<ReadLogChunksBeforeParams, ReadLogChunksBeforeRow, "many">(
+  "inspect.readLogChunksBefore",
+  "many",
+  ["sandbox","before","since","limit"],
+  ["plain","plain","instant","plain"],
+  `select c.seq, c.stream, c.at, c.body from holdfast.log_chunks c
+where c.tenant_id = holdfast.current_tenant() and c.sandbox_id = $1
+  and ($2::bigint is null or c.seq < $2)
+  and ($3::timestamptz is null or c.at >= $3)
+order by c.seq desc
+limit $4`,
 );

@@ -2,7 +2,15 @@ import { HoldfastError } from "../core/errors.ts";
 import type { JobId } from "../core/ids.ts";
 import type { Transaction } from "../core/postgres/transition.ts";
 import { formatInstant, type Instant } from "../core/time.ts";
-import type { ArtifactView, AttemptView, PhaseView, SandboxView } from "../wire/job.ts";
+import type {
+  ArtifactView,
+  AttemptPlanView,
+  AttemptView,
+  LogArchiveView,
+  PhaseView,
+  PlanView,
+  SandboxView,
+} from "../wire/job.ts";
 import {
   type ListArtifactsRow,
   type ListAttemptSandboxesRow,
@@ -16,6 +24,7 @@ import {
   listPins,
   type ReadArtifactRow,
   readArtifact,
+  readPlan,
 } from "./inspect.sql.ts";
 import { getJob } from "./job.store.ts";
 
@@ -40,6 +49,13 @@ export async function inspectAttempt(tx: Transaction, job: JobId, ordinal: numbe
   const found = (await inspectAttempts(tx, job)).find(({ attempt }) => attempt === ordinal);
   if (found === undefined) throw new HoldfastError("not_found", "there is no such attempt");
   return found;
+}
+
+/** What it was going to do, whatever has become of it since (E14). */
+export async function inspectPlan(tx: Transaction, job: JobId, ordinal: number): Promise<AttemptPlanView> {
+  const row = await tx.run(readPlan, { job, ordinal });
+  if (row === undefined) throw new HoldfastError("not_found", "there is no such attempt");
+  return { job_id: job, attempt: ordinal, plan_digest: row.plan_digest, plan: row.plan as PlanView };
 }
 
 export async function inspectArtifacts(tx: Transaction, job: JobId): Promise<ArtifactView[]> {
@@ -87,6 +103,21 @@ export function attemptView(
     phases: parts.phases.map(phaseView),
     pins: Object.fromEntries(parts.pins.map(({ source, commit_id }) => [source, commit_id])),
     sandboxes: parts.sandboxes.map(sandboxView),
+    log: logView(row),
+  };
+}
+
+function logView(row: ListAttemptsRow): LogArchiveView | null {
+  const { log_lines, log_bytes, log_sha256, log_archived_at, log_retain_until, log_removed_at } = row;
+  if (log_lines === null || log_bytes === null || log_sha256 === null) return null;
+  if (log_archived_at === null || log_retain_until === null) return null;
+  return {
+    lines: Number(log_lines),
+    bytes: Number(log_bytes),
+    sha256: log_sha256,
+    archived_at: formatInstant(log_archived_at),
+    retain_until: formatInstant(log_retain_until),
+    removed_at: at(log_removed_at),
   };
 }
 

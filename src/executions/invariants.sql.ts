@@ -573,6 +573,10 @@ full join (
   from holdfast.execution_attempts a
   where a.tenant_id = holdfast.current_tenant() and a.state in ('active', 'finished')
   union all
+  select 'retention', l.owner_id, 'log', null, 'archived'
+  from holdfast.log_archives l
+  where l.tenant_id = holdfast.current_tenant() and l.owner_kind = 'execution' and l.removed_at is null
+  union all
   select 'retention', r.job_id, 'default', null, 'published'
   from holdfast.artifacts r
   join holdfast.jobs j on j.tenant_id = r.tenant_id and j.job_id = r.job_id and j.enrolled_at is not null

@@ -1,5 +1,6 @@
 import { HoldfastError } from "../core/errors.ts";
-import { formatInstant, type Instant } from "../core/time.ts";
+import { formatInstant, type Instant, instant, parseDuration, parseInstant } from "../core/time.ts";
+import type { StoredChunk } from "../sandboxes/log-archive.ts";
 import type { LogLine } from "../wire/job.ts";
 
 /**
@@ -39,8 +40,6 @@ export interface LogSource {
   readonly phase_number: number;
   readonly phase: string;
   readonly sandbox_ordinal: number;
-  readonly sandbox_id: string;
-  readonly settled: boolean;
 }
 
 /** Whether a source lies wholly before a place, so that nothing of it is left to read. */
@@ -62,27 +61,71 @@ export function isAt(source: LogSource, place: LogPlace): boolean {
   );
 }
 
-/** The lines of a chunk after a place in it. */
-export function linesOf(
-  source: LogSource,
-  chunk: { readonly seq: bigint; readonly stream: string; readonly at: Instant; readonly body: string },
-  after: LogPlace | null,
-): LogLine[] {
-  const read = after !== null && isAt(source, after) && after.seq === chunk.seq ? after.line : 0;
-  const texts = chunk.body.split("\n");
+const textsOf = ({ body }: StoredChunk): string[] => {
+  const texts = body.split("\n");
   if (texts.at(-1) === "") texts.pop();
-  return texts.slice(read).map((text, index) => ({
-    cursor: encodeLogCursor({
+  return texts;
+};
+
+export const lineCount = (chunk: StoredChunk): number => textsOf(chunk).length;
+
+/** The lines of a chunk after a place, which may be in it or wherever. */
+export function linesOf(source: LogSource, chunk: StoredChunk, after: LogPlace | null): LogLine[] {
+  let read = 0;
+  if (after !== null) {
+    if (isBefore(source, after)) return [];
+    if (isAt(source, after)) {
+      if (chunk.seq < after.seq) return [];
+      if (chunk.seq === after.seq) read = after.line;
+    }
+  }
+  const at = formatInstant(chunk.at);
+  return textsOf(chunk)
+    .slice(read)
+    .map((text, index) => ({
+      cursor: encodeLogCursor(placeIn(source, chunk.seq, read + index + 1)),
       attempt: source.attempt,
-      phase: source.phase_number,
-      sandbox: source.sandbox_ordinal,
-      seq: chunk.seq,
-      line: read + index + 1,
-    }),
-    attempt: source.attempt,
-    phase: source.phase,
-    stream: chunk.stream as LogLine["stream"], // held by log_chunks_stream
-    at: formatInstant(chunk.at),
-    text,
-  }));
+      phase: source.phase,
+      stream: chunk.stream as LogLine["stream"], // held by log_chunks_stream
+      at,
+      text,
+    }));
+}
+
+/** The place behind the first `line` lines of a chunk. */
+export function placeIn(source: LogSource, seq: bigint, line: number): LogPlace {
+  const { attempt, phase_number: phase, sandbox_ordinal: sandbox } = source;
+  return { attempt, phase, sandbox, seq, line };
+}
+
+export function compareLogPlaces(one: LogPlace, other: LogPlace): number {
+  const keys = ["attempt", "phase", "sandbox", "seq", "line"] as const;
+  for (const key of keys) {
+    if (one[key] !== other[key]) return one[key] < other[key] ? -1 : 1;
+  }
+  return 0;
+}
+
+/** Behind everything of an attempt. */
+export const behindAttempt = (attempt: number): LogPlace => ({
+  attempt: attempt + 1,
+  phase: 0,
+  sandbox: 0,
+  seq: 0n,
+  line: 0,
+});
+
+/** `since` as people write it: how long ago (`10m`), or an instant (RFC 3339). */
+export function sinceOf(text: string, now: Instant): Instant {
+  const ago = parseDuration(text);
+  if (ago !== undefined) return instant(now - ago);
+  const [, local, fraction = "", sign, hours = "0", minutes = "0"] =
+    /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d{1,6})?(?:Z|([+-])(\d\d):(\d\d))$/i.exec(text) ?? [];
+  if (local === undefined) {
+    throw new HoldfastError("invalid_request", `${text} is neither a duration nor an instant`, {
+      fields: [{ pointer: "/since", message: "write 10m or 2026-01-02T03:04:05Z" }],
+    });
+  }
+  const offset = (BigInt(hours) * 60n + BigInt(minutes)) * 60_000_000n;
+  return instant(parseInstant(`${local.toUpperCase()}${fraction}Z`) - (sign === "-" ? -offset : offset));
 }

@@ -1,8 +1,10 @@
+import { setTimeout as delay } from "node:timers/promises";
 import { isHoldfastError } from "../core/errors.ts";
 import { view as look } from "../core/postgres/transition.ts";
 import { RuntimeRefusal, type SandboxOutcome, type SandboxRef } from "../core/runtime.port.ts";
 import { microseconds, toMilliseconds } from "../core/time.ts";
 import type { Sandbox } from "../sandboxes/sandbox.ts";
+import { archiveLog, trimLog } from "./archive-log.ts";
 import { finishExecution } from "./attempt.store.ts";
 import type { AttemptSnapshot, Failure, Step } from "./attempt.ts";
 import { clean } from "./clean.ts";
@@ -56,6 +58,10 @@ export async function perform(attendance: Attendance, view: AttemptSnapshot, ste
       return advancePhase(context.db, lease, view, step, context.installation);
     case "finish":
       return finish(attendance, view, step);
+    case "archive":
+      return archiveLog(attendance, view);
+    case "trim":
+      return trimLog(attendance, view);
     case "clean":
       return clean(attendance, view);
     case "nothing":
@@ -218,7 +224,8 @@ async function drain(attendance: Attendance, sandbox: Named): Promise<void> {
           `The rest of the output can't be read: ${String(error)}`,
         );
       }
-      await attendance.pause(200 * 2 ** tries);
+      // Not a pause that a change of the job ends: the tries are spread over seconds on purpose.
+      await delay(200 * 2 ** tries, undefined, { signal });
     }
   }
 }

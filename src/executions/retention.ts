@@ -7,10 +7,16 @@ import type { Lookout } from "../core/lookout.ts";
 import { type Loop, startLoop } from "../core/loop.ts";
 import { type Database, type Transaction, transition, view } from "../core/postgres/transition.ts";
 import { instant } from "../core/time.ts";
+import { markLogArchiveRemoved, readLogArchive } from "../sandboxes/log-archive.store.ts";
+import { touchAttempt } from "./attempt.sql.ts";
 import { markArtifactRemoved, readEndingArtifact, touchJob } from "./retention.sql.ts";
 
-/** The lease that makes a published artifact due when its retention ends: its job's id. */
+/**
+ * The lease that makes something due for removal when its retention ends: a published artifact by its job's
+ * id, an attempt's archived output, in a queue of its own, by the attempt's.
+ */
 export const retentionKind = "retention";
+export const logQueue = "log";
 
 const batch = 20;
 /** A store that does not answer is asked again after a while, not at once. */
@@ -24,7 +30,13 @@ export interface RetentionOptions {
   readonly onError: (error: unknown) => void;
 }
 
-/** Deletes artifacts whose retention has ended, and keeps a tombstone of each (E20). */
+type Removal = (options: RetentionOptions, lease: HeldLease, signal: AbortSignal) => Promise<void>;
+const removals: ReadonlyMap<string, Removal> = new Map([
+  ["default", removeArtifact],
+  [logQueue, removeLog],
+]);
+
+/** Deletes artifacts and output whose retention has ended, and keeps a tombstone of each (E19, E20). */
 export function startRetention(options: RetentionOptions): Loop {
   const { db, lookout, holder, onError } = options;
   let since = 0;
@@ -33,13 +45,17 @@ export function startRetention(options: RetentionOptions): Loop {
     async turn(signal) {
       const seen = await lookout.wait(`due:${retentionKind}`, signal, { since });
       since = seen.serial;
-      const leases = await claimLeases(db, { kind: retentionKind, holder, limit: batch, quota: batch });
-      for (const lease of leases) {
-        signal.throwIfAborted();
-        await removeArtifact(options, lease, signal).catch(async (error: unknown) => {
-          onError(error);
-          await postpone(db, lease).catch(onError);
-        });
+      for (const queue of seen.queues) {
+        const remove = removals.get(queue);
+        if (remove === undefined) continue;
+        const claim = { kind: retentionKind, queue, holder, limit: batch, quota: batch } as const;
+        for (const lease of await claimLeases(db, claim)) {
+          signal.throwIfAborted();
+          await remove(options, lease, signal).catch(async (error: unknown) => {
+            onError(error);
+            await postpone(db, lease).catch(onError);
+          });
+        }
       }
     },
   });
@@ -66,6 +82,36 @@ async function removeArtifact(
         root: job,
         version,
         operation: "artifact.removed",
+        body,
+      });
+    }
+    await deleteLease(tx, lease);
+  });
+}
+
+/** The same for the output of an attempt: lines, bytes and digest stay on record, its text is gone. */
+async function removeLog(
+  { db, blobs }: RetentionOptions,
+  lease: HeldLease,
+  signal: AbortSignal,
+): Promise<void> {
+  const { tenant, resource: attempt } = lease;
+  const owner = { kind: "execution", id: attempt } as const;
+  const archive = await view(db, { role: "retention", tenant, name: "readLogArchive" }, (tx) =>
+    readLogArchive(tx, owner),
+  );
+  if (archive !== undefined && archive.removed_at === null) await blobs.remove(archive.blob_key, signal);
+  await underRetention(db, lease, "markLogRemoved", async (tx) => {
+    if (await markLogArchiveRemoved(tx, owner)) {
+      const { job_id, ordinal, resource_version: version } = await tx.run(touchAttempt, { attempt });
+      const body = { job_id, attempt: ordinal };
+      const operation = "log.removed";
+      await tx.run(appendChange, {
+        kind: "attempt",
+        resource: attempt,
+        root: job_id,
+        version,
+        operation,
         body,
       });
     }

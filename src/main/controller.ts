@@ -37,6 +37,7 @@ export interface ControllerRole {
   readonly retention: Microseconds;
   readonly queueMax: number;
   readonly logBytesMax: bigint;
+  readonly logRetention: Microseconds;
   readonly attemptsMax: number;
   /** How often the runtime is searched for orphans, and how long one has to be one. */
   readonly sweep?: { readonly everyMs: number; readonly graceMs: number };
@@ -80,7 +81,12 @@ export async function openController(
       url: `${origin.replace(/\/$/, "")}/callback/v1`,
       token: ({ tenant, id, deadline }) => callbackToken(keys, { tenant, sandbox: id, deadline }),
     },
-    settings: { retention: role.retention, queueMax: role.queueMax, logBytesMax: role.logBytesMax },
+    settings: {
+      retention: role.retention,
+      queueMax: role.queueMax,
+      logBytesMax: role.logBytesMax,
+      logRetention: role.logRetention,
+    },
     attemptsMax: role.attemptsMax,
     log: (level, message, details) => role.log[level](details, message),
   });

@@ -73,6 +73,29 @@ where s.tenant_id = holdfast.current_tenant()
   and (c.first <> 1 or c.last <> s.log_seq or c.chunks <> s.log_seq or c.bytes <> s.log_bytes)
 limit :limit;
 
+-- What was stored is in chunks or in an archive that is recorded, whenever it moved (E19).
+-- name: outputIsKept :many
+select s.name as "resource!",
+  format('%s chunks were stored, and neither they nor an archive of them is there', s.log_seq) as "problem!"
+from holdfast.sandbox_attempts s
+where s.tenant_id = holdfast.current_tenant() and s.log_seq > 0
+  and not exists (
+    select from holdfast.log_chunks c where c.tenant_id = s.tenant_id and c.sandbox_id = s.sandbox_id)
+  and not exists (
+    select from holdfast.log_archives a
+    where a.tenant_id = s.tenant_id and a.owner_kind = s.owner_kind and a.owner_id = s.owner_id)
+limit :limit;
+
+-- Kept until its retention ends, and not long after.
+-- name: logRetentionHolds :many
+select a.owner_id::text as "resource!",
+  case when a.removed_at is not null then format('its output was removed at %s, but is to be kept until %s', a.removed_at, a.retain_until)
+    else format('the retention of its output ended at %s, and it is still there', a.retain_until) end as "problem!"
+from holdfast.log_archives a
+where a.tenant_id = holdfast.current_tenant() and (a.removed_at < a.retain_until
+  or (a.removed_at is null and a.retain_until < (select holdfast.ledger_now()) - interval '1 hour'))
+limit :limit;
+
 -- For the digests, which SQL can't compute: in order, after the last of the page before.
 -- name: pageSandboxSpecs :many
 -- null: after

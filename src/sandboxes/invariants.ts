@@ -33,6 +33,14 @@ export const sandboxInvariants: readonly Invariant[] = [
     promises: ["E15", "E19"],
     next: "Some output is missing: report this output.",
   }),
+  invariant(sql.outputIsKept, {
+    promises: ["E19"],
+    next: "Output was deleted before it was archived: look for its archive in the object store.",
+  }),
+  invariant(sql.logRetentionHolds, {
+    promises: ["E19"],
+    next: "Look whether a controller runs that reaches the object store.",
+  }),
   {
     name: "sandboxSpecHasItsDigest",
     promises: ["E1"],

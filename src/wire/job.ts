@@ -217,6 +217,61 @@ export const SandboxView = Type.Object(
   closed,
 );
 
+/** An attempt's output after its end: archived, and removed when its retention has ended. */
+export const LogArchiveView = Type.Object(
+  {
+    lines: Type.Integer({ minimum: 1 }),
+    /** Of the archive, compressed. */
+    bytes: Type.Integer({ minimum: 1 }),
+    sha256: Sha256,
+    archived_at: Timestamp,
+    retain_until: Timestamp,
+    removed_at: Nullable(Timestamp),
+  },
+  closed,
+);
+
+/** What an attempt was going to do, decided before anything of it existed (E1), and kept for good (E14). */
+export const PlanView = Type.Object(
+  {
+    version: Type.Literal("holdfast.plan.v1"),
+    runtime: Name,
+    pool: Name,
+    /** Whole microseconds, as text: from the attempt's start. */
+    deadline_us: Type.String({ pattern: "^[0-9]+$" }),
+    attempts: Type.Integer({ minimum: 1, maximum: 2 }),
+    sources: Type.Record(Name, Source),
+    phases: Type.Array(
+      Type.Object(
+        {
+          name: PhaseName,
+          kind: PhaseKind,
+          command: Type.Array(Type.String()),
+          env: Type.Record(Type.String(), Type.String()),
+          secrets: Type.Record(Type.String(), Type.Object({ name: Name, key: SecretKey }, closed)),
+          image: Nullable(Type.String()),
+          grace_us: Type.String({ pattern: "^[0-9]+$" }),
+          limits: Type.Object(
+            {
+              cpu_millicores: Type.Integer(),
+              memory_bytes: Type.Integer(),
+              disk_bytes: Type.Integer(),
+            },
+            closed,
+          ),
+        },
+        closed,
+      ),
+    ),
+  },
+  closed,
+);
+/** The digest is that of the plan in canonical JSON: it tells whether two attempts were meant to do the same. */
+export const AttemptPlanView = Type.Object(
+  { job_id: Uuid, attempt: Type.Integer({ minimum: 1, maximum: 2 }), plan_digest: Sha256, plan: PlanView },
+  closed,
+);
+
 export const AttemptView = Type.Object(
   {
     id: Uuid,
@@ -237,6 +292,8 @@ export const AttemptView = Type.Object(
     phases: Type.Array(PhaseView),
     pins: Type.Record(Name, Type.String()),
     sandboxes: Type.Array(SandboxView),
+    /** Null while it runs, until its output is archived, and when it wrote nothing. */
+    log: Nullable(LogArchiveView),
   },
   closed,
 );
@@ -306,6 +363,9 @@ export type JobView = Static<typeof JobView>;
 export type PhaseView = Static<typeof PhaseView>;
 export type SandboxView = Static<typeof SandboxView>;
 export type AttemptView = Static<typeof AttemptView>;
+export type LogArchiveView = Static<typeof LogArchiveView>;
+export type PlanView = Static<typeof PlanView>;
+export type AttemptPlanView = Static<typeof AttemptPlanView>;
 export type ArtifactView = Static<typeof ArtifactView>;
 export type JobPatch = Static<typeof JobPatch>;
 export type JobCancellation = Static<typeof JobCancellation>;

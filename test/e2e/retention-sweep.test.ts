@@ -38,7 +38,7 @@ test("E11 E20: an artifact is removed when its retention ends, and its tombstone
     (await artifact())?.removed_at === null ? null : artifact(),
   );
   assert.ok(removed.removed_at !== null);
-  const left = await stack.rows("select from holdfast.leases where kind = 'retention'");
+  const left = await stack.rows("select from holdfast.leases where kind = 'retention' and queue = 'default'");
   assert.equal(left.length, 0);
   const [change] = await stack.rows<{ body: unknown }>(
     "select body from holdfast.resource_changes where operation = 'artifact.removed'",

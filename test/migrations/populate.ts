@@ -75,6 +75,11 @@ export async function populateSchema6(
     [tenant, sandbox],
   );
   await client.query(
+    `insert into holdfast.log_archives (tenant_id, owner_kind, owner_id, blob_key, bytes, sha256, lines, archived_at, retain_until)
+     values ($1, 'activation', $2, 'k', 1, $3, 1, now(), now() + interval '1 day')`,
+    [tenant, randomUUID(), "0".repeat(64)],
+  );
+  await client.query(
     "insert into holdfast.swept_sandboxes (tenant_id, name, uid, runtime, epoch, reason) values ($1, 'hf-x', 'u', 'process', 1, 'unknown')",
     [tenant],
   );

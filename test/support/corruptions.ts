@@ -44,6 +44,21 @@ export const corruptions: readonly Corruption[] = [
     sql: "update holdfast.log_chunks set seq = 7",
   },
   { check: "logIsWhole", sql: "update holdfast.log_chunks set body = 'other'" },
+  { check: "outputIsKept", sql: "delete from holdfast.log_archives" },
+  {
+    check: "outputIsKept",
+    sql: `delete from holdfast.log_chunks where sandbox_id in
+      (select sandbox_id from holdfast.sandbox_attempts where owner_id = ${active})`,
+  },
+  {
+    check: "logRetentionHolds",
+    sql: "update holdfast.log_archives set archived_at = now() - interval '3 hours', retain_until = now() - interval '2 hours'",
+  },
+  {
+    check: "logRetentionHolds",
+    sql: `${drop("log_archives", "log_archives_removed_after_retention")};
+      update holdfast.log_archives set removed_at = now()`,
+  },
   {
     check: "heldSandboxHasUid",
     sql: `${drop("sandbox_attempts", "sandbox_attempts_uid_before_start")};

@@ -1,4 +1,11 @@
-import type { ArtifactView, AttemptView, JobView, LogLine, SandboxView } from "../../src/wire/job.ts";
+import type {
+  ArtifactView,
+  AttemptPlanView,
+  AttemptView,
+  JobView,
+  LogLine,
+  SandboxView,
+} from "../../src/wire/job.ts";
 
 /** Views as the gateway gives them, for tests of what reads them. */
 export const jobId = "01976b2c-0000-7000-8000-000000000001";
@@ -64,7 +71,36 @@ export function attemptView(more: Partial<AttemptView> = {}): AttemptView {
     ],
     pins: { engine: "c".repeat(40) },
     sandboxes: [sandboxView()],
+    log: null,
     ...more,
+  };
+}
+
+export function planView(attempt = 1): AttemptPlanView {
+  return {
+    job_id: jobId,
+    attempt,
+    plan_digest: digest,
+    plan: {
+      version: "holdfast.plan.v1",
+      runtime: "process",
+      pool: "default",
+      deadline_us: "1800000000",
+      attempts: 1,
+      sources: { engine: { repository: "https://example.com/engine.git", ref: "main" } },
+      phases: [
+        {
+          name: "build",
+          kind: "compile",
+          command: ["make", "all"],
+          env: {},
+          secrets: {},
+          image: null,
+          grace_us: "10000000",
+          limits: { cpu_millicores: 1000, memory_bytes: 1_073_741_824, disk_bytes: 4_294_967_296 },
+        },
+      ],
+    },
   };
 }
 

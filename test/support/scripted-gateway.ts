@@ -1,6 +1,6 @@
 import type { ServerResponse } from "node:http";
 import type { ArtifactView, AttemptView, JobView, LogLine } from "../../src/wire/job.ts";
-import { artifactView, attemptView, finishedAt, jobId, jobView, logLine } from "./job-views.ts";
+import { artifactView, attemptView, finishedAt, jobId, jobView, logLine, planView } from "./job-views.ts";
 import {
   type Script,
   type ScriptedServer,
@@ -68,6 +68,7 @@ export async function scriptedGateway(
         if (method === "PATCH") return sendJson(response, 200, { ...found, resource_version: "8" });
         return sendJson(response, 200, found);
       case "attempts":
+        if (path.endsWith("/plan")) return sendJson(response, 200, planView(Number(name)));
         return sendJson(response, 200, { items: known.attempts });
       case "artifacts":
         if (name === undefined) return sendJson(response, 200, { items: known.artifacts });

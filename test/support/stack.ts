@@ -11,6 +11,7 @@ import type { Runtime } from "../../src/core/runtime.port.ts";
 import { createPrincipal, createTenant, createToken } from "../../src/core/tenant.store.ts";
 import { seconds } from "../../src/core/time.ts";
 import { submitJob } from "../../src/executions/job.store.ts";
+import type { RunningGateway } from "../../src/http/server.ts";
 import { controllerKinds, openController, type RunningController } from "../../src/main/controller.ts";
 import { openGateway } from "../../src/main/gateway.ts";
 import { type Foundation, openFoundation } from "../../src/main/process.ts";
