@@ -7,6 +7,13 @@ import type { AttemptSnapshot } from "./attempt.ts";
 import type { Attendance } from "./context.ts";
 import { lineCount } from "./job-log.ts";
 
+/** What it takes to archive under a lease. */
+export interface Archiving extends Pick<Attendance, "lease" | "signal"> {
+  readonly context: Pick<Attendance["context"], "db" | "blobs"> & {
+    readonly settings: Pick<Attendance["context"]["settings"], "logRetention">;
+  };
+}
+
 /** At most 256 KiB each. */
 const chunksAtOnce = 16;
 
@@ -15,15 +22,15 @@ const chunksAtOnce = 16;
  * store it, then record it under the lease. Nothing of it is ever whole in memory. Cut off anywhere, the next
  * one does it again; the digest in the key makes that the same object.
  */
-export async function archiveLog(attendance: Attendance, view: AttemptSnapshot): Promise<void> {
-  const { context, lease, signal } = attendance;
+export async function archiveLog(archiving: Archiving, view: AttemptSnapshot): Promise<void> {
+  const { context, lease, signal } = archiving;
   const hash = createHash("sha256");
   let bytes = 0n;
   let lines = 0n;
   const count = (chunk: StoredChunk) => {
     lines += BigInt(lineCount(chunk));
   };
-  for await (const part of compressed(attendance, view, count) as AsyncIterable<Buffer>) {
+  for await (const part of compressed(archiving, view, count) as AsyncIterable<Buffer>) {
     signal.throwIfAborted();
     hash.update(part);
     bytes += BigInt(part.length);
@@ -31,13 +38,13 @@ export async function archiveLog(attendance: Attendance, view: AttemptSnapshot):
   const content = { bytes, sha256: hash.digest("hex") };
   const { tenant, job, ordinal } = view;
   const key = `${tenant}/jobs/${job}/${ordinal}/log/${content.sha256}.jsonl.gz`;
-  await context.blobs.put(key, content, compressed(attendance, view), signal);
+  await context.blobs.put(key, content, compressed(archiving, view), signal);
   const archive = { key, ...content, lines };
   await recordLogArchive(context.db, lease, archive, context.settings.logRetention);
 }
 
 /** The chunks are in the archive, where readers find them from now on: they can go. */
-export async function trimLog({ context, lease, signal }: Attendance, view: AttemptSnapshot): Promise<void> {
+export async function trimLog({ context, lease, signal }: Archiving, view: AttemptSnapshot): Promise<void> {
   for (const sandbox of view.sandboxes) {
     signal.throwIfAborted();
     if (sandbox.log.seq > 0n) await deleteLogChunks(context.db, lease, sandbox.id);
@@ -46,17 +53,17 @@ export async function trimLog({ context, lease, signal }: Attendance, view: Atte
 
 /** The same chunks give the same bytes. */
 function compressed(
-  attendance: Attendance,
+  archiving: Archiving,
   view: AttemptSnapshot,
   count: (chunk: StoredChunk) => void = () => undefined,
 ): Readable {
-  const lines = Readable.from(archiveLines(attendance, view, count), { objectMode: false });
+  const lines = Readable.from(archiveLines(archiving, view, count), { objectMode: false });
   return pipeline(lines, createGzip(), () => undefined);
 }
 
 /** In reading order: that of phases and their sandboxes. */
 async function* archiveLines(
-  { context, lease }: Attendance,
+  { context, lease }: Archiving,
   view: AttemptSnapshot,
   count: (chunk: StoredChunk) => void,
 ): AsyncGenerator<string> {
