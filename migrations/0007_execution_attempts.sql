@@ -157,8 +157,35 @@ create trigger execution_phases_require_pins before update of state on holdfast.
   for each row when (new.state = 'running' and old.state <> 'running' and new.kind <> 'source')
   execute function holdfast.require_pins();
 
+-- Phases go one after the other: one starts when all before it have succeeded, and ends when nothing of it runs any
+-- more, by proof (E8).
+create function holdfast.require_phase_order() returns trigger
+  language plpgsql security invoker set search_path = pg_catalog, pg_temp as $$
+declare
+  open text;
+begin
+  if new.state = 'running' then
+    select string_agg(p.name || ' is ' || p.state, ', ' order by p.number) into open
+    from holdfast.execution_phases p
+    where p.tenant_id = new.tenant_id and p.attempt_id = new.attempt_id and p.number < new.number and p.state <> 'succeeded';
+  else
+    select string_agg(s.name || ' is ' || s.state, ', ' order by s.name) into open
+    from holdfast.sandbox_attempts s
+    where s.tenant_id = new.tenant_id and s.owner_kind = 'execution' and s.owner_id = new.attempt_id and s.step = new.name
+      and s.state not in ('stopped', 'removed');
+  end if;
+  if open is not null then
+    raise exception using errcode = 'HF008', message = format('phase %s can''t be %s: %s', new.name, new.state, open);
+  end if;
+  return new;
+end
+$$;
+create trigger execution_phases_require_order before update of state on holdfast.execution_phases
+  for each row when (new.state = 'running' and old.state <> 'running' or old.state = 'running' and new.state <> 'running')
+  execute function holdfast.require_phase_order();
+
 -- An attempt ends only when nothing of it runs, by proof or by an audited override, and its logs are stored or
--- their loss is recorded (E10).
+-- their loss is recorded; and it has succeeded only when each of its phases has (E10).
 create function holdfast.require_proven_end() returns trigger
   language plpgsql security invoker set search_path = pg_catalog, pg_temp as $$
 declare
@@ -170,6 +197,13 @@ begin
     and (s.state not in ('stopped', 'removed') or (s.uid is not null and s.log_complete_at is null and s.log_lost_reason is null));
   if open is not null then
     raise exception using errcode = 'HF008', message = format('not proven stopped, or logs not stored: %s', open);
+  end if;
+  select string_agg(p.name || ' is ' || p.state, ', ' order by p.number) into open
+  from holdfast.execution_phases p
+  where p.tenant_id = new.tenant_id and p.attempt_id = new.attempt_id
+    and (p.state = 'running' or (new.outcome = 'succeeded' and p.state <> 'succeeded'));
+  if open is not null then
+    raise exception using errcode = 'HF008', message = format('an attempt can''t be %s while %s', new.outcome, open);
   end if;
   return new;
 end
@@ -194,7 +228,7 @@ end
 $$;
 grant update (state, deadline_reached_at, artifact_object, artifact_manifest, outcome, failure_code, failure_message,
   finished_at, cleaned_at, resource_version) on holdfast.execution_attempts to holdfast_controller;
-grant update (resource_version) on holdfast.execution_attempts to holdfast_operator;
+grant update (resource_version) on holdfast.execution_attempts to holdfast_operator, holdfast_retention;
 grant update (state, started_at, finished_at, progress_message, progress_percent, result) on holdfast.execution_phases to holdfast_controller;
 grant update (stored_at, removed_at) on holdfast.attempt_objects to holdfast_controller;
 
@@ -205,7 +239,10 @@ create policy slots_controller on holdfast.slots to holdfast_controller
   using (tenant_id is null or tenant_id = holdfast.current_tenant())
   with check (tenant_id is null or tenant_id = holdfast.current_tenant());
 create policy slots_all on holdfast.slots for select to holdfast_dispatcher using (true);
+-- Which pools there are: a job for one that isn't would wait for ever. The column grant keeps the holders out.
+create policy slots_pools on holdfast.slots for select to holdfast_gateway using (true);
 create policy slots_operator on holdfast.slots to holdfast_operator using (true) with check (true);
 grant select, update (tenant_id, attempt_id, taken_at) on holdfast.slots to holdfast_controller;
 grant select on holdfast.slots to holdfast_dispatcher;
+grant select (pool) on holdfast.slots to holdfast_gateway;
 grant select, insert, delete on holdfast.slots to holdfast_operator;

@@ -185,9 +185,13 @@ test("E2: a tenant with a long backlog does not delay another, also when slots c
   assert.deepEqual(jobsOf(await bench.claim()), [late]);
 });
 
-test("E2: pools are separate, and a pool without slots starts nothing", async (t) => {
+test("E2: pools are separate, one without slots starts nothing, and one that does not exist is refused", async (t) => {
   const bench = await openAttempts(t);
+  await assert.rejects(bench.submit({ pool: "large" }), { code: "invalid_request" });
+  await bench.kernel.ask("insert into holdfast.slots (pool, slot) values ('large', 1)");
   const large = await bench.submit({ pool: "large" });
+  // An operator takes the pool's last slot away while a job waits for it.
+  await bench.kernel.ask("delete from holdfast.slots where pool = 'large'");
   const plain = await bench.submit();
   assert.deepEqual(jobsOf(await bench.claim()), [plain]);
   assert.deepEqual(await bench.claim({ pool: "large" }), []);

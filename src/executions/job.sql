@@ -14,6 +14,9 @@ select count(*)::integer as "queued!" from (
   limit :queue_max
 ) waiting;
 
+-- name: poolExists :one
+select exists (select s.pool from holdfast.slots s where s.pool = :pool) as "known!";
+
 -- name: assertTenantAdmits :exec
 select holdfast.assert_tenant_admits();
 

@@ -37,6 +37,22 @@ export const countQueued = statement<CountQueuedParams, CountQueuedRow, "one">(
 ) waiting`,
 );
 
+export interface PoolExistsParams {
+  readonly pool: string;
+}
+
+export interface PoolExistsRow {
+  readonly known: boolean;
+}
+
+export const poolExists = statement<PoolExistsParams, PoolExistsRow, "one">(
+  "job.poolExists",
+  "one",
+  ["pool"],
+  ["plain"],
+  `select exists (select s.pool from holdfast.slots s where s.pool = $1) as "known"`,
+);
+
 export type AssertTenantAdmitsParams = Record<string, never>;
 
 export const assertTenantAdmits = statement<AssertTenantAdmitsParams, never, "exec">(

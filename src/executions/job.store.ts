@@ -17,6 +17,7 @@ import {
   lockAdmission,
   lockJob as lockJobRow,
   moveJob,
+  poolExists,
   type ReadJobRow,
   readJob,
   readJobSpec,
@@ -50,6 +51,12 @@ export async function submitJob(
       retryAfterSeconds: queueFullRetrySeconds,
     });
   }
+  const pool = spec.pool ?? planDefaults.pool;
+  if (!(await tx.run(poolExists, { pool })).known) {
+    throw new HoldfastError("invalid_request", `there is no pool ${pool}: the job would wait for ever`, {
+      fields: [{ pointer: "/spec/pool", message: "not a pool of this installation" }],
+    });
+  }
   const digest = canonicalDigest(spec);
   await tx.run(insertSpec, { digest, spec });
   const job = await tx.run(insertJob, {
@@ -60,7 +67,7 @@ export async function submitJob(
     labels: metadata.labels ?? {},
     now: tx.now,
   });
-  await admit(tx, job, spec.pool ?? planDefaults.pool);
+  await admit(tx, job, pool);
   await recordChange(tx, job, "job.submitted");
   return job;
 }
