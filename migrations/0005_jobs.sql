@@ -47,6 +47,7 @@ create table holdfast.jobs (
 );
 create index jobs_by_age on holdfast.jobs (tenant_id, created_at desc, job_id desc);
 create index jobs_waiting on holdfast.jobs (tenant_id, queued_at) where state = 'queued';
+create index jobs_claimed on holdfast.jobs (tenant_id, claimed_until) where state = 'running' and claimed_by is not null;
 create index jobs_labels on holdfast.jobs using gin (labels jsonb_path_ops);
 create trigger jobs_keep before update on holdfast.jobs
   for each row execute function holdfast.keep_columns('tenant_id', 'job_id', 'name', 'spec_digest', 'created_at');

@@ -40,7 +40,7 @@ test("docs/reference/cli.md names every command, and no other", () => {
   const names = createProgram(context, "0").commands.map((command) => command.name());
   const [table = ""] = text.split("**Ids.**");
   const rows = [...table.matchAll(/^\| (`.*?`) \|/gm)].flatMap(([, cell = ""]) =>
-    [...cell.matchAll(/`([a-z]+)/g)].map(([, name]) => name),
+    [...cell.matchAll(/`([a-z-]+)/g)].map(([, name]) => name),
   );
   assert.deepEqual(new Set(rows), new Set(names));
 });
