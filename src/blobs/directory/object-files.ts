@@ -2,10 +2,10 @@ import { randomBytes } from "node:crypto";
 import { constants, mkdirSync, readdirSync, realpathSync, rmSync, statSync } from "node:fs";
 import { type FileHandle, lstat, mkdir, open, opendir, realpath, rename, rm, rmdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { addAbortSignal, pipeline as joinStreams, type Readable, Transform } from "node:stream";
+import { addAbortSignal, pipeline as joinStreams, type Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { type BlobContent, type BlobKey, BlobRefusal } from "../../core/blob.port.ts";
-import { contentCheck } from "./content-check.ts";
+import { checkedStream, contentCheck } from "../../core/content-check.ts";
 import { keyOfPath, pathOfKey, pathOfPrefix } from "./object-path.ts";
 
 const chunkBytes = 64 * 1024;
@@ -203,30 +203,9 @@ async function writeChecked(handle: FileHandle, content: BlobContent, source: As
 }
 
 function checkedReadable(handle: FileHandle, content: BlobContent): Readable {
-  const check = contentCheck(content);
-  const attempt = (step: () => void): Error | null => {
-    try {
-      step();
-      return null;
-    } catch (error) {
-      return error instanceof Error ? error : new Error(String(error));
-    }
-  };
-  const checked = new Transform({
-    transform(chunk: Buffer, _encoding, done) {
-      const refusal = attempt(() => {
-        check.take(chunk);
-        if (check.complete()) check.end();
-      });
-      done(refusal, chunk);
-    },
-    flush(done) {
-      done(attempt(() => check.end()));
-    },
-  });
   const source = handle.createReadStream({ highWaterMark: chunkBytes });
-  // Ends one when the other ends, whoever is first; the reader sees the error on `checked`.
-  return joinStreams(source, checked, () => undefined);
+  // Ends one when the other ends, whoever is first; the reader sees the error on the checked one.
+  return joinStreams(source, checkedStream(content), () => undefined);
 }
 
 async function syncFolder(folder: string): Promise<void> {

@@ -1,9 +1,8 @@
-import { type BlobKey, BlobRefusal } from "../../core/blob.port.ts";
+import type { BlobKey } from "../../core/blob.port.ts";
+import { keySegments, prefixSegments } from "../../core/blob-key.ts";
 
-const keyLengthMax = 512;
 /** Below the 255 bytes that file systems allow for one name, with room for the suffix. */
 const pieceLength = 200;
-const segment = /^[A-Za-z0-9._-]+$/;
 
 /**
  * Where a key lives below the root. Three differences between keys and paths are bridged here:
@@ -13,15 +12,14 @@ const segment = /^[A-Za-z0-9._-]+$/;
  * None of `~`, `+` and `=` occurs in a key, so no two keys meet and every path reads back to one key.
  */
 export function pathOfKey(key: BlobKey): readonly string[] {
-  const pieces = foldersOf(segmentsOf(key));
+  const pieces = foldersOf(keySegments(key));
   const last = pieces.length - 1;
   return pieces.map((piece, index) => (index === last ? `${piece}~` : piece));
 }
 
 /** The folder that holds all keys below a prefix. */
 export function pathOfPrefix(prefix: BlobKey): readonly string[] {
-  if (!prefix.endsWith("/")) throw new BlobRefusal("invalid_key", "a prefix ends in a slash");
-  return foldersOf(segmentsOf(prefix.slice(0, -1)));
+  return foldersOf(prefixSegments(prefix));
 }
 
 /** The key of an object's path, or undefined for a file that is no object. */
@@ -30,18 +28,6 @@ export function keyOfPath(path: readonly string[]): BlobKey | undefined {
   if (last?.endsWith("~") !== true) return undefined;
   const joined = [...path.slice(0, -1), last.slice(0, -1)].join("/").replaceAll("+/", "");
   return joined.replaceAll(/=([a-z])/g, (_, letter: string) => letter.toUpperCase());
-}
-
-function segmentsOf(key: string): readonly string[] {
-  const segments = key.split("/");
-  const sound = (part: string) => segment.test(part) && part !== "." && part !== "..";
-  if (key.length > keyLengthMax || !segments.every(sound)) {
-    throw new BlobRefusal(
-      "invalid_key",
-      "a key is slash-separated segments of A-Z a-z 0-9 . _ -, at most 512 characters",
-    );
-  }
-  return segments;
 }
 
 function foldersOf(segments: readonly string[]): readonly string[] {

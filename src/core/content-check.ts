@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
-import { type BlobContent, BlobRefusal } from "../../core/blob.port.ts";
+import { Transform } from "node:stream";
+import { type BlobContent, BlobRefusal } from "./blob.port.ts";
 
 /** Follows bytes as they stream by, and refuses when they are not the promised content. */
 export interface ContentCheck {
@@ -35,4 +36,32 @@ export function contentCheck(content: BlobContent): ContentCheck {
       }
     },
   };
+}
+
+/**
+ * Passes the promised bytes on and fails otherwise. The last bytes are held back until the digest is known, so
+ * that whatever reads from here never gets a whole object of other content (S13).
+ */
+export function checkedStream(content: BlobContent): Transform {
+  const check = contentCheck(content);
+  const attempt = (step: () => void): Error | null => {
+    try {
+      step();
+      return null;
+    } catch (error) {
+      return error instanceof Error ? error : new Error(String(error));
+    }
+  };
+  return new Transform({
+    transform(chunk: Buffer, _encoding, done) {
+      const refusal = attempt(() => {
+        check.take(chunk);
+        if (check.complete()) check.end();
+      });
+      done(refusal, chunk);
+    },
+    flush(done) {
+      done(attempt(() => check.end()));
+    },
+  });
 }
