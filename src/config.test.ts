@@ -135,7 +135,7 @@ describe("the database's address", () => {
 
 test("docs/reference/config.md names every key with its default, and no other", () => {
   const text = readFileSync(join(import.meta.dirname, "../docs/reference/config.md"), "utf8");
-  const rows = [...text.matchAll(/^\| `([A-Z_]+)` \| (.*?) \|/gm)].map(([, name, fallback]) => [
+  const rows = [...text.matchAll(/^\| `([A-Z0-9_]+)` \| (.*?) \|/gm)].map(([, name, fallback]) => [
     name,
     fallback,
   ]);

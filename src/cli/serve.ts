@@ -1,10 +1,10 @@
 import { dirname, join } from "node:path";
 import { Command } from "commander";
-import { directoryBlobs } from "../blobs/directory/directory-blobs.ts";
 import { required } from "../config.ts";
+import { openBlobs } from "../main/blobs.ts";
 import { controllerKinds, openController } from "../main/controller.ts";
 import { openGateway } from "../main/gateway.ts";
-import { blobKeys, readCallbackKeys } from "../main/keys.ts";
+import { readCallbackKeys } from "../main/keys.ts";
 import { openLog } from "../main/log.ts";
 import { type Foundation, openFoundation } from "../main/process.ts";
 import { processRuntime } from "../runtimes/process/process-runtime.ts";
@@ -31,11 +31,8 @@ It never applies a migration: \`holdfast schema apply\` does. SIGTERM drains and
     .action(() =>
       serve(context, "gateway", [], async (foundation, log) => {
         const { config } = context;
-        const blobs = directoryBlobs({
-          directory: required(config, "blobDirectory"),
-          publicUrl: "http://127.0.0.1",
-          keys: blobKeys(readCallbackKeys(required(config, "callbackKeysFile"))),
-        });
+        // The gateway reads and grants nothing, so no origin is ever asked for.
+        const { blobs } = openBlobs(config, () => "http://127.0.0.1", log);
         const gateway = await openGateway(foundation, {
           host: config.host,
           port: config.port,
@@ -70,12 +67,7 @@ Several may run on one store: leases decide who does what. SIGTERM gives everyth
         const keys = readCallbackKeys(required(config, "callbackKeysFile"));
         const installation = required(config, "installation");
         let origin = config.callbackUrl ?? "";
-        const blobs = directoryBlobs({
-          directory: required(config, "blobDirectory"),
-          publicUrl: () => origin,
-          keys: blobKeys(keys),
-          onFault: (error) => log.error({ err: error }, "a blob could not be served"),
-        });
+        const { blobs, beside } = openBlobs(config, () => origin, log);
         const running = await openController(foundation, {
           installation,
           runtime: processRuntime({
@@ -84,9 +76,11 @@ Several may run on one store: leases decide who does what. SIGTERM gives everyth
             secretsDirectory:
               config.secretsDirectory ?? join(required(config, "sandboxDirectory"), ".secrets"),
             searchPath: `${dirname(process.execPath)}:/usr/local/bin:/usr/bin:/bin`,
+            // With its framing, far above the attempt's bound: that one is to cut off, with its one mark.
+            logBytesMax: 4 * config.logBytesMax,
           }),
           blobs,
-          beside: blobs.handle,
+          beside,
           callback: { host: config.callbackHost, port: config.callbackPort, url: config.callbackUrl, keys },
           retention: config.artifactRetention,
           queueMax: config.queueMax,

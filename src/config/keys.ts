@@ -31,7 +31,15 @@ export const configKeys = {
   runtime: { name: "HOLDFAST_RUNTIME", fallback: "process", read: read.oneOf("process") },
   sandboxDirectory: { name: "HOLDFAST_SANDBOX_DIRECTORY", read: read.path },
   secretsDirectory: { name: "HOLDFAST_SECRETS_DIRECTORY", read: read.path },
+  blobStore: { name: "HOLDFAST_BLOB_STORE", fallback: "directory", read: read.oneOf("directory", "s3") },
   blobDirectory: { name: "HOLDFAST_BLOB_DIRECTORY", read: read.path },
+  s3Endpoint: { name: "HOLDFAST_S3_ENDPOINT", read: read.httpUrl },
+  s3PublicEndpoint: { name: "HOLDFAST_S3_PUBLIC_ENDPOINT", read: read.httpUrl },
+  s3Region: { name: "HOLDFAST_S3_REGION", fallback: "us-east-1", read: read.regionName },
+  s3Bucket: { name: "HOLDFAST_S3_BUCKET", read: read.bucketName },
+  s3AccessKeyId: { name: "HOLDFAST_S3_ACCESS_KEY_ID", read: read.token },
+  s3SecretAccessKey: { name: "HOLDFAST_S3_SECRET_ACCESS_KEY", secret: true, read: read.token },
+  s3PathStyle: { name: "HOLDFAST_S3_PATH_STYLE", fallback: "false", read: read.yesOrNo },
   directCommand: { name: "HOLDFAST_DIRECT_COMMAND", fallback: "docker", read: read.anyText },
 
   // Limits

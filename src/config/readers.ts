@@ -73,6 +73,21 @@ export function installation(text: string): string {
   throw new Error(`must be 1 to 40 lower-case letters, digits and inner hyphens, found ${shown(text)}`);
 }
 
+export function yesOrNo(text: string): boolean {
+  return oneOf("true", "false")(text) === "true";
+}
+
+/** As every S3-compatible server takes it: it becomes part of a host name. */
+export function bucketName(text: string): string {
+  if (/^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/.test(text)) return text;
+  throw new Error(`must be 3 to 63 lower-case letters, digits, inner hyphens and dots, found ${shown(text)}`);
+}
+
+export function regionName(text: string): string {
+  if (/^[A-Za-z0-9-]{1,64}$/.test(text)) return text;
+  throw new Error(`must be letters, digits and hyphens, found ${shown(text)}`);
+}
+
 /** An origin, perhaps with a path. Credentials in it would end up in logs, so they are refused unshown. */
 export function httpUrl(text: string): string {
   const url = URL.parse(text);
