@@ -1,4 +1,5 @@
 import { Client, type ClientConfig, Pool } from "pg";
+import { HoldfastError } from "../errors.ts";
 import { typeParsers } from "./codecs.ts";
 
 /** The roles of `migrations/roles.sql` that a process can play. A connection plays one of them for its life. */
@@ -112,6 +113,8 @@ export function openPools(options: {
   return {
     settings: options.settings,
     of(role) {
+      // A loop that outlives its process's foundation must not open connections that nobody will close.
+      if (closing) throw new HoldfastError("unavailable", "the connection pools are closed");
       let pool = pools.get(role);
       if (pool === undefined) {
         pool = new Pool({
