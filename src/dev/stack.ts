@@ -137,6 +137,8 @@ async function openDevController(home: Home, foundation: Foundation, options: De
     secretsDirectory: home.path("secrets"),
     // `node` in a command is the Node that runs us.
     searchPath: `${dirname(process.execPath)}:/usr/local/bin:/usr/bin:/bin`,
+    // With its framing, far above the attempt's bound: that one is to cut off, with its one mark.
+    logBytesMax: 4 * Number(options.logBytesMax),
   });
   const open = (port: number) =>
     openController(foundation, {

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { pino } from "pino";
 import { directoryBlobs } from "../../src/blobs/directory/directory-blobs.ts";
 import { type Client, createClient } from "../../src/client/client.ts";
+import type { BlobStore } from "../../src/core/blob.port.ts";
 import { brandId, type JobId, type TenantId } from "../../src/core/ids.ts";
 import { transition } from "../../src/core/postgres/transition.ts";
 import type { Runtime } from "../../src/core/runtime.port.ts";
@@ -28,11 +29,13 @@ export interface Stack {
   readonly tenant: TenantId;
   readonly foundation: (process: string, options?: { readonly leaseMs?: number }) => Promise<Foundation>;
   readonly runtime: () => Runtime;
+  /** What controllers and gateways store to and read from. */
+  readonly blobs: BlobStore;
   readonly controller: (foundation: Foundation, options?: ControllerChoices) => Promise<RunningController>;
   /** The public API over the same store and blobs, and a client of it. */
   readonly gateway: (
     foundation: Foundation,
-  ) => Promise<{ readonly gateway: RunningGateway; readonly client: Client }>;
+  ) => Promise<{ readonly gateway: RunningGateway; readonly token: string; readonly client: Client }>;
   readonly submit: (foundation: Foundation, job: JobSubmission, tenant?: TenantId) => Promise<JobId>;
   /** Rows as the superuser sees them, for looking at what the record says. */
   readonly rows: <Row>(text: string, values?: unknown[]) => Promise<Row[]>;
@@ -81,6 +84,8 @@ export async function testStack(
       keys: blobKeys,
     });
 
+  const blobs = blobsAt(() => 0);
+
   const foundation: Stack["foundation"] = async (process, { leaseMs = 30_000 } = {}) => {
     const opened = await openFoundation({
       settings: database.app,
@@ -112,10 +117,10 @@ export async function testStack(
     tenant,
     foundation,
     runtime,
+    blobs,
     rows,
     async gateway(foundation) {
       const { db } = foundation;
-      const blobs = blobsAt(() => 0);
       const gateway = await openGateway(foundation, {
         host: "127.0.0.1",
         port: 0,
@@ -135,7 +140,7 @@ export async function testStack(
         scopes: ["jobs:read"],
         lifetime: seconds(3600),
       });
-      return { gateway, client: createClient({ url: gateway.address, token }) };
+      return { gateway, token, client: createClient({ url: gateway.address, token }) };
     },
     async controller(foundation, options = {}) {
       let port = 0;
