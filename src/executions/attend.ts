@@ -58,10 +58,14 @@ export async function attend(
       dirty = false;
       try {
         const view = await readAttemptSnapshot(context.db, lease.tenant, lease.resource);
-        unsubscribe ??= changed(view.job, () => {
-          dirty = true;
-          wake();
-        });
+        if (unsubscribe === undefined) {
+          unsubscribe = changed(view.job, () => {
+            dirty = true;
+            wake();
+          });
+          // What changed after that look and before this is told to nobody: look again.
+          continue;
+        }
         const step = decide(view);
         if (step.do === "nothing") return "done";
         await perform(attendance, view, step);
