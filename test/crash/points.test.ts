@@ -25,6 +25,8 @@ const triedBefore = new Set([
   "call runtime.release",
   "call runtime.stop",
   "call blobs.remove",
+  "commit recordLogArchive",
+  "commit deleteLogChunks",
 ]);
 
 /** How many scenarios run at once. Each has a store of its own; much of their time is waiting. */
@@ -58,7 +60,8 @@ const scenarios: readonly Scenario[] = [
     moments: [
       ...around("claim admissions", "startExecution", "advancePhase", "sandbox.held", "sandbox.released"),
       ...around("appendProgress", "sandbox.stopped", "recordLogEnd", "finishExecution", "sandbox.removed"),
-      ...around("markExecutionCleaned", "advancePhase#2"),
+      ...around("recordLogArchive", "deleteLogChunks", "markExecutionCleaned", "advancePhase#2"),
+      ...outside("blobs.put"),
       ...outside("runtime.prepare", "runtime.release", "runtime.observe", "runtime.observe#2"),
       ...outside("runtime.changed", "runtime.logs", "runtime.remove", "runtime.secretValues"),
     ],

@@ -70,7 +70,14 @@ export async function assertRecordSettled(arena: Pick<Arena, "rows">): Promise<v
     [],
     "slots",
   );
-  // A published artifact has one, until its time is over (E11).
+  const chunks = await arena.rows("select sandbox_id from holdfast.log_chunks");
+  assert.deepEqual(chunks, [], "output that is in no archive");
+  const lost = await arena.rows(
+    `select s.name from holdfast.sandbox_attempts s left join holdfast.log_archives a on a.owner_id = s.owner_id
+     where s.log_seq > 0 and a.owner_id is null`,
+  );
+  assert.deepEqual(lost, [], "output that is nowhere");
+  // A published artifact and an archived log have one, until their time is over (E11, E19).
   const leases = await arena.rows("select * from holdfast.leases where kind <> 'retention'");
   assert.deepEqual(leases, [], "leases");
   const unsettled = await arena.rows(
