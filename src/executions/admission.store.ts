@@ -1,6 +1,7 @@
 import { brandId, type IncarnationId, type JobId, type TenantId } from "../core/ids.ts";
 import { deleteLease, returnLease } from "../core/lease.store.ts";
 import { type Database, transition, view } from "../core/postgres/transition.ts";
+import { instant, type Microseconds } from "../core/time.ts";
 import type { JobSpec } from "../wire/job.ts";
 import { claimAdmissions, lockPool, reopenAdmissions } from "./admission.sql.ts";
 import type { Failure } from "./attempt.ts";
@@ -73,6 +74,13 @@ export function returnAdmission(db: Database, admission: Admission): Promise<voi
   return fenced(db, admission, "returnAdmission", async (tx) => {
     const job = await getJob(tx, admission.job);
     await returnLease(tx, { kind: admissionKind, resource: admission.job }, job.queued_at);
+  });
+}
+
+/** It could not start for a reason of its own: it waits for a while, and then behind the others. */
+export function postponeAdmission(db: Database, admission: Admission, us: Microseconds): Promise<void> {
+  return fenced(db, admission, "postponeAdmission", async (tx) => {
+    await returnLease(tx, { kind: admissionKind, resource: admission.job }, instant(tx.now + us));
   });
 }
 

@@ -6,10 +6,11 @@ import type { Lookout } from "../core/lookout.ts";
 import { type Loop, startLoop } from "../core/loop.ts";
 import { monotonicMs } from "../core/monotonic.ts";
 import type { LeaseKeeper } from "../core/postgres/lease-keeper.ts";
-import type { Microseconds } from "../core/time.ts";
+import { type Microseconds, seconds } from "../core/time.ts";
 import {
   type Admission,
   claimWaiting,
+  postponeAdmission,
   readWaiting,
   refuseAdmission,
   returnAdmission,
@@ -44,6 +45,9 @@ export interface ControllerOptions extends ControllerContext {
   /** Attempts attended to at once by this process. */
   readonly attemptsMax: number;
 }
+
+/** A job that can't be started for a reason of its own is tried again after this long. */
+const startAgainUs = seconds(10);
 
 /**
  * Starts waiting jobs as slots come free and drives attempts, several at a time (E16). Any number of these run
@@ -121,7 +125,9 @@ export function startController(options: ControllerOptions): Controller {
       for (const pool of seen.queues) {
         if (room() <= 0) return;
         const waiting = await claimWaiting(db, { pool, holder, limit: room(), leaseUs });
-        await Promise.all(waiting.map(begin));
+        for (const begun of await Promise.allSettled(waiting.map(begin))) {
+          if (begun.status === "rejected") onError(begun.reason);
+        }
       }
     },
   });
@@ -148,8 +154,14 @@ export function startController(options: ControllerOptions): Controller {
         await refuseAdmission(db, admission, { code: "plan_refused", message: error.detail });
         return;
       }
-      if (!isHoldfastError(error, "no_slot")) onError(error);
-      await returnAdmission(db, admission);
+      // Not the job's fault: it keeps its place.
+      if (isHoldfastError(error, "no_slot") || isHoldfastError(error, "unavailable")) {
+        await returnAdmission(db, admission);
+        return;
+      }
+      // Something of its own that only time may mend: others go first, and it is not tried at once again.
+      onError(error);
+      await postponeAdmission(db, admission, startAgainUs);
     }
   }
 

@@ -364,3 +364,32 @@ test("E20: an artifact whose bytes are altered or gone by the end is not publish
     else assert.deepEqual([state, code, published], ["failed", "artifact_invalid", []], what);
   }
 });
+
+test("E2: a job that can't be started is not tried at once again and again, and holds nobody up", async (t) => {
+  const stack = await testStack(t, "acme", { invariants: false });
+  const foundation = await stack.foundation("controller");
+  await stack.rows("delete from holdfast.slots where slot = 2");
+  await stack.rows(
+    `create function public.refuse() returns trigger language plpgsql as $$ begin raise exception 'broken'; end $$`,
+  );
+  await stack.rows(
+    `create trigger broken before update on holdfast.jobs for each row
+     when (new.name = 'broken' and new.state = 'running') execute function public.refuse()`,
+  );
+  const broken = await stack.submit(foundation, shellJob("broken", [{ run: "true" }]));
+  const behind = await stack.submit(foundation, shellJob("behind", [{ run: "true" }]));
+  await stack.controller(foundation);
+  assert.equal((await ended(stack, behind)).state, "succeeded");
+  const [row] = await stack.rows<{ epoch: string; later: boolean }>(
+    "select epoch::text, wake_at > created_at + interval '9 seconds' as later from holdfast.leases join holdfast.jobs on job_id = resource_id where resource_id = $1",
+    [broken],
+  );
+  assert.ok(row?.later, "it waits for a while");
+  const [drawn] = await stack.rows<{ epochs: number }>(
+    "select last_value::int as epochs from holdfast.lease_epochs",
+  );
+  assert.ok((drawn?.epochs ?? 0) < 10, `${drawn?.epochs} epochs were drawn for two jobs`);
+  // Mended, it is started.
+  await stack.rows("drop trigger broken on holdfast.jobs");
+  assert.equal((await ended(stack, broken)).state, "succeeded");
+});
