@@ -13,6 +13,7 @@ const tasks = {
   start: (node, args) => runChild(node, ["src/cli/main.ts", "start", ...args], { cwd: root }),
   test: (node, args) => runChild(node, ["test/support/run-tests.ts", ...args], { cwd: root }),
   check: (node) => runChecks(root, node),
+  build: (node, args) => runChild(node, ["scripts/build.ts", ...args], { cwd: root }),
   format: (node, args) => runChild(node, [biome, "check", "--write", ...args], { cwd: root }),
   generate: async (node, args) => {
     const status = await runChild(node, ["scripts/generate-statements.ts", ...args], { cwd: root });

@@ -2,7 +2,6 @@ import { randomUUID } from "node:crypto";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { Command } from "commander";
-import { exampleJob, prepareRepositories } from "../../examples/engine-module/prepare.ts";
 import { createClient } from "../client/client.ts";
 import type { DevStack } from "../dev/stack.ts";
 import { type ExitCode, exitCodes } from "../wire/exit-codes.ts";
@@ -10,7 +9,7 @@ import type { JobSubmission } from "../wire/job.ts";
 import type { CommandContext } from "./context.ts";
 import { addresses, type DevFlags, untilAborted, withDev, withDevFlags } from "./dev.ts";
 import { writeVerified } from "./download.ts";
-import { Exit } from "./failures.ts";
+import { Exit, UsageError } from "./failures.ts";
 import { numberFlag } from "./flags.ts";
 import { followJob } from "./follow.ts";
 import { livePresenter, plainPresenter } from "./presenters.ts";
@@ -41,8 +40,9 @@ Examples:
   $ npm start -- --step-ms 2000        slowly: kill it half-way, start it again, see it finish`,
     )
     .action(async (flags: StartFlags) => {
+      const example = await loadExample();
       const ended = await withDev(context, flags, async (dev, signal) => {
-        const built = await buildExample(context, dev, flags.stepMs ?? 0, signal);
+        const built = await buildExample(context, dev, example, flags.stepMs ?? 0, signal);
         if (flags.exit === true || signal.aborted) return built;
         await context.terminal.out(built.line);
         await context.terminal.out(addresses(dev));
@@ -52,6 +52,21 @@ Examples:
       await context.terminal.out(ended.line);
       if (ended.code !== exitCodes.ok) throw new Exit(ended.code);
     });
+}
+
+type Example = Awaited<ReturnType<typeof loadExample>>;
+
+/** The example lies beside the sources; the package is without it. */
+async function loadExample() {
+  try {
+    return await import("../../examples/engine-module/prepare.ts");
+  } catch (error) {
+    if (!(error instanceof Error && "code" in error && error.code === "ERR_MODULE_NOT_FOUND")) throw error;
+    throw new UsageError(
+      "`start` builds the example of a checkout, and the package is without it",
+      "`holdfast dev` runs the same system, `holdfast run FILE` a job of your own.",
+    );
+  }
 }
 
 interface Built {
@@ -67,6 +82,7 @@ interface Built {
 async function buildExample(
   context: CommandContext,
   dev: DevStack,
+  { exampleJob, prepareRepositories }: Example,
   stepMs: number,
   signal: AbortSignal,
 ): Promise<Built> {

@@ -15,6 +15,17 @@ import { type LogOptions, logs } from "./logs.ts";
 import { type CallOptions, type ClientOptions, createTransport, type Transport } from "./transport.ts";
 import { type WatchOptions, watch } from "./watch.ts";
 
+export type {
+  ArtifactView,
+  AttemptPlanView,
+  AttemptView,
+  ChangeEvent,
+  JobPatch,
+  JobSpec,
+  JobSubmission,
+  JobView,
+  LogLine,
+} from "../wire/job.ts";
 export { ApiError, CursorExpiredError } from "./api-error.ts";
 export type { RetryPolicy } from "./backoff.ts";
 export type { JobFilter, JobList, JobPage } from "./jobs.ts";

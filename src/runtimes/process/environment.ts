@@ -1,5 +1,5 @@
-import { join } from "node:path";
-import { fileURLToPath } from "node:url";
+import { existsSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { files, sandboxMarker } from "./layout.ts";
 import type { RequestRecord } from "./records.ts";
 import { readSecrets } from "./secrets.ts";
@@ -30,5 +30,13 @@ export function commandEnvironment(
   };
 }
 
-/** The sandbox's side of the callback as a program, at the same distance from `src` and from `dist`. */
-const phaseHelper = fileURLToPath(new URL("../../../bin/holdfast-phase.mjs", import.meta.url));
+/** The sandbox's side of the callback as a program: below the nearest folder that has it, bundled or not. */
+const phaseHelper = findPhaseHelper();
+
+function findPhaseHelper(): string {
+  for (let at = import.meta.dirname; at !== dirname(at); at = dirname(at)) {
+    const program = join(at, "bin", "holdfast-phase.mjs");
+    if (existsSync(program)) return program;
+  }
+  throw new Error("this installation has no bin/holdfast-phase.mjs");
+}
