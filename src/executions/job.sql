@@ -77,16 +77,20 @@ limit :limit;
 update holdfast.jobs set labels = :labels, priority = :priority, resource_version = resource_version + 1
 where tenant_id = holdfast.current_tenant() and job_id = :job;
 
--- A job that waits is cancelled at once.
+-- A job that waits is cancelled at once. The time is of after the row's lock, here and below: the one of the
+-- transaction's beginning could be before what was committed while it waited.
 -- name: cancelQueuedJob :exec
+with clock as (select holdfast.ledger_now() as now)
 update holdfast.jobs
-set state = 'cancelled', cancel_requested_at = :now, cancel_reason = :reason, finished_at = :now,
+set state = 'cancelled', cancel_requested_at = clock.now, cancel_reason = :reason, finished_at = clock.now,
     resource_version = resource_version + 1
+from clock
 where tenant_id = holdfast.current_tenant() and job_id = :job;
 
 -- The controller of a running one sees this and stops it.
 -- name: requestJobCancellation :exec
-update holdfast.jobs set cancel_requested_at = :now, cancel_reason = :reason, resource_version = resource_version + 1
+update holdfast.jobs
+set cancel_requested_at = holdfast.ledger_now(), cancel_reason = :reason, resource_version = resource_version + 1
 where tenant_id = holdfast.current_tenant() and job_id = :job;
 
 -- An attempt that nobody holds just now becomes due at once; its holder sees the request without this.
@@ -98,9 +102,14 @@ where l.tenant_id = holdfast.current_tenant() and l.kind = 'execution' and l.res
   where a.tenant_id = holdfast.current_tenant() and a.job_id = :job and a.state = 'active');
 
 -- Where its attempts took it: for controllers. The job's row is locked before.
--- name: moveJob :exec
--- null: finished_at, failure_code, failure_message
+-- name: moveJob :one
+-- null: failure_code, failure_message
+with clock as (select holdfast.ledger_now() as now)
 update holdfast.jobs
-set state = :state, queued_at = :queued_at, finished_at = :finished_at, failure_code = :failure_code,
-    failure_message = :failure_message, resource_version = resource_version + 1
-where tenant_id = holdfast.current_tenant() and job_id = :job;
+set state = :state, failure_code = :failure_code, failure_message = :failure_message,
+    queued_at = case when :state = 'queued' then clock.now else queued_at end,
+    finished_at = case when :state in ('queued', 'running') then null else clock.now end,
+    resource_version = resource_version + 1
+from clock
+where tenant_id = holdfast.current_tenant() and job_id = :job
+returning queued_at;

@@ -273,25 +273,28 @@ where tenant_id = holdfast.current_tenant() and job_id = $3`,
 );
 
 export interface CancelQueuedJobParams {
-  readonly now: Instant;
   readonly reason: string;
   readonly job: string;
 }
 
-/** A job that waits is cancelled at once. */
+/**
+ * A job that waits is cancelled at once. The time is of after the row's lock, here and below: the one of the
+ * transaction's beginning could be before what was committed while it waited.
+ */
 export const cancelQueuedJob = statement<CancelQueuedJobParams, never, "exec">(
   "job.cancelQueuedJob",
   "exec",
-  ["now","reason","job"],
-  ["instant","plain","plain"],
-  `update holdfast.jobs
-set state = 'cancelled', cancel_requested_at = $1, cancel_reason = $2, finished_at = $1,
+  ["reason","job"],
+  ["plain","plain"],
+  `with clock as (select holdfast.ledger_now() as now)
+update holdfast.jobs
+set state = 'cancelled', cancel_requested_at = clock.now, cancel_reason = $1, finished_at = clock.now,
     resource_version = resource_version + 1
-where tenant_id = holdfast.current_tenant() and job_id = $3`,
+from clock
+where tenant_id = holdfast.current_tenant() and job_id = $2`,
 );
 
 export interface RequestJobCancellationParams {
-  readonly now: Instant;
   readonly reason: string;
   readonly job: string;
 }
@@ -300,10 +303,11 @@ export interface RequestJobCancellationParams {
 export const requestJobCancellation = statement<RequestJobCancellationParams, never, "exec">(
   "job.requestJobCancellation",
   "exec",
-  ["now","reason","job"],
-  ["instant","plain","plain"],
-  `update holdfast.jobs set cancel_requested_at = $1, cancel_reason = $2, resource_version = resource_version + 1
-where tenant_id = holdfast.current_tenant() and job_id = $3`,
+  ["reason","job"],
+  ["plain","plain"],
+  `update holdfast.jobs
+set cancel_requested_at = holdfast.ledger_now(), cancel_reason = $1, resource_version = resource_version + 1
+where tenant_id = holdfast.current_tenant() and job_id = $2`,
 );
 
 export interface HastenExecutionParams {
@@ -326,21 +330,28 @@ where l.tenant_id = holdfast.current_tenant() and l.kind = 'execution' and l.res
 
 export interface MoveJobParams {
   readonly state: string;
-  readonly queued_at: Instant;
-  readonly finished_at: Instant | null;
   readonly failure_code: string | null;
   readonly failure_message: string | null;
   readonly job: string;
 }
 
+export interface MoveJobRow {
+  readonly queued_at: Instant;
+}
+
 /** Where its attempts took it: for controllers. The job's row is locked before. */
-export const moveJob = statement<MoveJobParams, never, "exec">(
+export const moveJob = statement<MoveJobParams, MoveJobRow, "one">(
   "job.moveJob",
-  "exec",
-  ["state","queued_at","finished_at","failure_code","failure_message","job"],
-  ["plain","instant","instant","plain","plain","plain"],
-  `update holdfast.jobs
-set state = $1, queued_at = $2, finished_at = $3, failure_code = $4,
-    failure_message = $5, resource_version = resource_version + 1
-where tenant_id = holdfast.current_tenant() and job_id = $6`,
+  "one",
+  ["state","failure_code","failure_message","job"],
+  ["plain","plain","plain","plain"],
+  `with clock as (select holdfast.ledger_now() as now)
+update holdfast.jobs
+set state = $1, failure_code = $2, failure_message = $3,
+    queued_at = case when $1 = 'queued' then clock.now else queued_at end,
+    finished_at = case when $1 in ('queued', 'running') then null else clock.now end,
+    resource_version = resource_version + 1
+from clock
+where tenant_id = holdfast.current_tenant() and job_id = $4
+returning queued_at`,
 );

@@ -67,7 +67,7 @@ export async function submitJob(
     labels: metadata.labels ?? {},
     now: tx.now,
   });
-  await admit(tx, job, pool);
+  await admit(tx, job, { pool, dueAt: job.queued_at });
   await recordChange(tx, job, "job.submitted");
   return job;
 }
@@ -85,14 +85,14 @@ export async function admissionHasRoom(tx: Transaction, queueMax: number): Promi
 async function admit(
   tx: Transaction,
   job: { readonly job_id: string; readonly priority: number },
-  pool: string,
+  { pool, dueAt }: { readonly pool: string; readonly dueAt: Instant },
 ): Promise<void> {
   await tx.run(insertLease, {
     kind: admissionKind,
     resource: job.job_id,
     queue: pool,
     priority: job.priority,
-    due_at: tx.now,
+    due_at: dueAt,
   });
 }
 
@@ -192,10 +192,10 @@ export async function cancelJob(
   switch (decision) {
     case "cancel_now":
       await tx.run(deleteLease, { kind: admissionKind, resource: job });
-      await tx.run(cancelQueuedJob, { job, now: tx.now, reason });
+      await tx.run(cancelQueuedJob, { job, reason });
       return changed(tx, job, "job.cancelled");
     case "request":
-      await tx.run(requestJobCancellation, { job, now: tx.now, reason });
+      await tx.run(requestJobCancellation, { job, reason });
       return changed(tx, job, "job.cancel_requested");
     case "nothing":
       return row;
@@ -220,15 +220,13 @@ export async function advanceJob(
 ): Promise<JobRow> {
   const name = typeof event === "string" ? event : "requeue";
   const state = nextJobState(stateOf(row), name);
-  await tx.run(moveJob, {
+  const { queued_at: dueAt } = await tx.run(moveJob, {
     job: row.job_id,
     state,
-    queued_at: name === "requeue" ? tx.now : row.queued_at,
-    finished_at: state === "queued" || state === "running" ? null : tx.now,
     failure_code: state === "failed" ? (failure?.code ?? "failed") : null,
     failure_message: state === "failed" ? (failure?.message ?? null) : null,
   });
-  if (typeof event !== "string") await admit(tx, row, event.requeue.pool);
+  if (typeof event !== "string") await admit(tx, row, { pool: event.requeue.pool, dueAt });
   return changed(tx, brandId<JobId>(row.job_id), jobOperations[name]);
 }
 

@@ -38,6 +38,8 @@ const byConstraint: Readonly<Record<string, ErrorCode>> = {
   execution_attempts_one_active: "conflict",
   execution_attempts_deadline_within_three_hours: "invalid_request",
   principals_name_taken: "conflict",
+  sandbox_attempts_one_alive: "conflict",
+  sandbox_attempts_name_taken: "conflict",
   tenants_pkey: "conflict",
 };
 
