@@ -74,6 +74,8 @@ export interface Attempts {
   cancel(job: JobId, tenant?: TenantId): Promise<void>;
   /** Its time is over, as if it had not been renewed. */
   expire(lease: HeldLease): Promise<void>;
+  /** Its deadline has passed: the clock stays, and the facts are moved behind the triggers' backs. */
+  overdue(attempt: string): Promise<void>;
   /** Somebody else takes it. */
   takeOver(lease: HeldLease): Promise<HeldLease>;
   /** Of every row of every table: equal when nothing has changed. */
@@ -234,6 +236,20 @@ export async function openAttempts(
         "update holdfast.leases set wake_at = holdfast.ledger_now() where kind = $1 and resource_id = $2",
         [kind, resource],
       );
+    },
+    async overdue(attempt) {
+      await kernel.ask("begin");
+      await kernel.ask("set local session_replication_role = replica");
+      await kernel.ask(
+        `update holdfast.execution_attempts set started_at = now() - (deadline - started_at), deadline = now()
+         where attempt_id = $1`,
+        [attempt],
+      );
+      await kernel.ask(
+        "update holdfast.sandbox_attempts set planned_at = now() - interval '1 hour', deadline = now() where owner_id = $1",
+        [attempt],
+      );
+      await kernel.ask("commit");
     },
     async takeOver(lease) {
       await attempts.expire(lease);
