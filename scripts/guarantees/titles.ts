@@ -10,6 +10,8 @@ export interface TestTitle {
 }
 
 const id = /\b[EWMSG][1-9]\d?\b/g;
+/** Where a title carries ids: in front, or alone between parentheses. Elsewhere S3 is a kind of store. */
+const carriers = /^(?:[EWMSG][1-9]\d?[ ,]*)+(?=:|$)|\((?:[EWMSG][1-9]\d?(?:, | and | )?)+\)/g;
 const call = /\b(?:test|describe)\(\s*("(?:[^"\\]|\\.)*"|`(?:[^`\\]|\\.)*`)/g;
 
 /** All titles of tests that carry a promise's id, in the order of their files. */
@@ -31,7 +33,7 @@ function titlesOf(file: string, text: string): TestTitle[] {
       .slice(1, -1)
       .replaceAll('\\"', '"')
       .replaceAll(/\$\{[^}]*\}/g, "…");
-    const ids = [...new Set(title.match(id) ?? [])];
+    const ids = [...new Set(title.match(carriers)?.join(" ").match(id) ?? [])];
     return ids.length === 0 ? [] : [{ file, title, ids }];
   });
 }
