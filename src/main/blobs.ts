@@ -15,7 +15,7 @@ export interface OpenBlobs {
 
 /**
  * The store that the configuration names, for the gateway and the controller alike; what is missing is named by
- * its key, before anything else is opened. `callbackOrigin` is asked for when a capability is granted.
+ * its key. `callbackOrigin` is asked for when a capability is granted.
  */
 export function openBlobs(config: Config, callbackOrigin: () => string, log: Logger): OpenBlobs {
   switch (config.blobStore) {
