@@ -1,5 +1,6 @@
 import { brandId, type TenantId } from "./ids.ts";
 import type { Invariant, Violation } from "./invariant.ts";
+import { joinWholeTables } from "./invariants.sql.ts";
 import { type Database, view } from "./postgres/transition.ts";
 import { type PageTenantsRow, pageTenants } from "./tenant.sql.ts";
 
@@ -31,9 +32,10 @@ export async function findViolations(
   const found: Finding[] = [];
   const check = async (invariant: Invariant, tenant: TenantId | null) => {
     const { name, role, promises, next } = invariant;
-    const violations = await view(db, { role, tenant, name: `check ${name}` }, (tx) =>
-      invariant.find(tx, options.limit),
-    );
+    const violations = await view(db, { role, tenant, name: `check ${name}` }, async (tx) => {
+      await tx.run(joinWholeTables, {});
+      return invariant.find(tx, options.limit);
+    });
     for (const violation of violations) found.push({ check: name, promises, tenant, ...violation, next });
   };
   if (options.tenant === null) {
