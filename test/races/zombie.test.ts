@@ -80,7 +80,7 @@ function jobFor(arena: Arena, { publishes, resumed }: Zombie): JobSubmission {
 
 async function suspendAndResume(arena: Arena, zombie: Zombie): Promise<void> {
   const { at, nth = 1, resumed } = zombie;
-  const first = await arena.controller({ stop: { moment: at, nth, how: "wait" } });
+  const first = await arena.controller({ stops: [{ moment: at, nth, how: "wait", tenant: "" }] });
   const job = await arena.submit(jobFor(arena, zombie));
   await first.heard("at");
   first.signal("SIGSTOP");

@@ -24,8 +24,9 @@ export interface Arena {
   readonly relay: Relay;
   /** For what this process does itself: submit, cancel. It takes no leases. */
   readonly foundation: Foundation;
-  readonly submit: (job: JobSubmission) => Promise<JobId>;
-  readonly cancel: (job: JobId) => Promise<void>;
+  readonly submit: (job: JobSubmission, owner?: TenantId) => Promise<JobId>;
+  readonly cancel: (job: JobId, owner?: TenantId) => Promise<void>;
+  readonly addTenant: (name: string) => Promise<TenantId>;
   /** A controller process that is up. */
   readonly controller: (task?: Partial<Omit<ControllerTask, "shared">>) => Promise<ControllerProcess>;
   /** As the superuser sees them. */
@@ -88,8 +89,8 @@ export async function openArena(
   scope.after(() => foundation.close());
   const tenant = await createTenant(foundation.db, "acme");
   const markFile = join(directory, "marks");
-  const asGateway = <T>(name: string, body: Parameters<typeof transition<T>>[2]) =>
-    transition(foundation.db, { role: "gateway", tenant, name }, body);
+  const asGateway = <T>(owner: TenantId, name: string, body: Parameters<typeof transition<T>>[2]) =>
+    transition(foundation.db, { role: "gateway", tenant: owner, name }, body);
 
   return {
     shared,
@@ -98,15 +99,16 @@ export async function openArena(
     foundation,
     rows,
     markFile,
-    async submit(submission) {
-      const row = await asGateway("submit", (tx) => submitJob(tx, { submission, queueMax: 1000 }));
+    addTenant: (name) => createTenant(foundation.db, name),
+    async submit(submission, owner = tenant) {
+      const row = await asGateway(owner, "submit", (tx) => submitJob(tx, { submission, queueMax: 1000 }));
       return brandId<JobId>(row.job_id);
     },
-    async cancel(job) {
-      await asGateway("cancel", (tx) => cancelJob(tx, { job, reason: "a test" }));
+    async cancel(job, owner = tenant) {
+      await asGateway(owner, "cancel", (tx) => cancelJob(tx, { job, reason: "a test" }));
     },
-    async controller({ stop = null, tell = false } = {}) {
-      const child = spawnController(scope, { shared, stop, tell });
+    async controller({ stops = [], tell = false } = {}) {
+      const child = spawnController(scope, { shared, stops, tell });
       const { port, holder } = await child.heard("up");
       relay.point(port);
       return { ...child, holder };

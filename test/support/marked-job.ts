@@ -1,11 +1,17 @@
+import { resolve } from "node:path";
 import type { JobSubmission, PhaseSpec } from "../../src/wire/job.ts";
 import type { Arena } from "./arena.ts";
+
+const helperFile = resolve(import.meta.dirname, "../fixtures/phase-steps.ts");
+const compileCache = resolve(import.meta.dirname, "../../node_modules/.cache/holdfast-tests");
 
 export interface MarkedPhase {
   readonly name?: string;
   readonly kind?: PhaseSpec["kind"];
-  /** Shell, after the mark. `helper` is the phase helper. */
+  /** Shell, after the mark. */
   readonly run?: string;
+  /** Commands of the phase helper, after that. */
+  readonly steps?: readonly (readonly string[])[];
 }
 
 /** A job whose phases each first leave a mark outside, so that real starts can be counted. */
@@ -16,7 +22,8 @@ export function markedJob(
   spec: Partial<Omit<JobSubmission["spec"], "phases">> = {},
 ): JobSubmission {
   const mark = 'echo "$HOLDFAST_JOB $HOLDFAST_ATTEMPT $HOLDFAST_PHASE" >> "$MARKS"';
-  const helper = 'helper() { "$HOLDFAST_NODE" "$HOLDFAST_PHASE_HELPER" "$@"; }';
+  const helper =
+    '[ -z "$STEPS" ] || "$HOLDFAST_NODE" --disable-warning=ExperimentalWarning "$HELPER" "$STEPS"';
   return {
     apiVersion: "holdfast/v1",
     kind: "Job",
@@ -28,8 +35,13 @@ export function markedJob(
       phases: phases.map((phase, index) => ({
         name: phase.name ?? `phase-${index + 1}`,
         kind: phase.kind ?? "compile",
-        command: ["/bin/sh", "-ec", [helper, mark, phase.run ?? "echo done"].join("\n")],
-        env: { MARKS: markFile },
+        command: ["/bin/sh", "-ec", [mark, phase.run ?? "echo done", helper].join("\n")],
+        env: {
+          MARKS: markFile,
+          HELPER: helperFile,
+          STEPS: phase.steps === undefined ? "" : JSON.stringify(phase.steps),
+          NODE_COMPILE_CACHE: compileCache,
+        },
         grace: "1s",
       })),
     },
@@ -40,17 +52,17 @@ const commit = "0123456789abcdef0123456789abcdef01234567";
 
 /** Sources with a pin, an object for the next phase, one that nobody needs, and the artifact. */
 export const publishingPhases: readonly MarkedPhase[] = [
-  { name: "source", kind: "source", run: `helper pin module=${commit}` },
+  { name: "source", kind: "source", steps: [["pin", `module=${commit}`]] },
   {
     name: "publish",
     kind: "publish",
-    run: [
-      "mkdir site; echo hello > site/index.html",
-      "helper pack site site.tar.gz --manifest manifest.json",
-      "helper upload partial.txt manifest.json",
-      "helper upload site.tar.gz site.tar.gz",
-      "helper artifact site.tar.gz --manifest manifest.json",
-    ].join("\n"),
+    run: "mkdir site; echo hello > site/index.html",
+    steps: [
+      ["pack", "site", "site.tar.gz", "--manifest", "manifest.json"],
+      ["upload", "partial.txt", "manifest.json"],
+      ["upload", "site.tar.gz", "site.tar.gz"],
+      ["artifact", "site.tar.gz", "--manifest", "manifest.json"],
+    ],
   },
 ];
 

@@ -1,6 +1,7 @@
 import type { Pool, PoolClient } from "pg";
 import type { BlobStore } from "../../src/core/blob.port.ts";
 import { assertOutsideTransition } from "../../src/core/outside.ts";
+import { beginTransition } from "../../src/core/postgres/transition.sql.ts";
 import type { Database } from "../../src/core/postgres/transition.ts";
 import { type Runtime, RuntimeRefusal } from "../../src/core/runtime.port.ts";
 
@@ -11,8 +12,8 @@ import { type Runtime, RuntimeRefusal } from "../../src/core/runtime.port.ts";
  * A test kills or suspends a process at one of them; the code under test knows nothing of it.
  */
 export interface Moments {
-  /** Gives whether it was held up here. */
-  readonly reach: (moment: string) => Promise<boolean>;
+  /** `whose` names the tenant, as far as it is known. Gives whether it was held up here. */
+  readonly reach: (moment: string, whose: string) => Promise<boolean>;
   /** The database or the outside refused what an older epoch asked for. */
   readonly refused: (what: string, why: string) => void;
 }
@@ -39,7 +40,7 @@ function observedPool(pool: Pool, moments: Moments): Pool {
   return over(pool, {
     async connect() {
       const name = transitionName();
-      await moments.reach(`begin ${name}`);
+      await moments.reach(`begin ${name}`, "");
       return observedClient(await pool.connect(), name, moments);
     },
   });
@@ -47,12 +48,14 @@ function observedPool(pool: Pool, moments: Moments): Pool {
 
 function observedClient(client: PoolClient, name: string, moments: Moments): PoolClient {
   let writes = true;
+  let tenant = "";
   return over(client, {
     async query(...words: Parameters<PoolClient["query"]>) {
       const [asked] = words as readonly unknown[];
+      tenant = tenantNamedIn(asked) ?? tenant;
       if (typeof asked === "string" && asked.startsWith("begin")) writes = !asked.includes("read only");
       const commits = asked === "commit" && writes;
-      if (commits) await moments.reach(`commit ${name}`);
+      if (commits) await moments.reach(`commit ${name}`, tenant);
       try {
         const answer: unknown = client.query(...words);
         return await answer;
@@ -60,7 +63,7 @@ function observedClient(client: PoolClient, name: string, moments: Moments): Poo
         if (codeOf(error) === "HF001") moments.refused(name, "fenced");
         throw error;
       } finally {
-        if (commits) await moments.reach(`committed ${name}`);
+        if (commits) await moments.reach(`committed ${name}`, tenant);
       }
     },
   });
@@ -74,6 +77,14 @@ export const observedBlobs = <T extends BlobStore>(blobs: T, moments: Moments): 
   observedPort("blobs", blobs, moments);
 
 function observedPort<T extends object>(port: string, target: T, moments: Moments): T {
+  const tenants = new Map<string, string>();
+  /** A blob's key names its tenant; a sandbox's name is known from when it was prepared. */
+  const ownerOf = (about: unknown): string => {
+    if (typeof about === "string") return about;
+    if (typeof about !== "object" || about === null || !("name" in about)) return "";
+    if ("tenant" in about) tenants.set(String(about.name), String(about.tenant));
+    return tenants.get(String(about.name)) ?? "";
+  };
   return new Proxy(target, {
     get(_, key) {
       const member: unknown = Reflect.get(target, key);
@@ -83,13 +94,15 @@ function observedPort<T extends object>(port: string, target: T, moments: Moment
       if (key === "handle") return (...args: unknown[]) => call(args);
       if (key === "logs" || key === "list") {
         return async function* (...args: unknown[]) {
-          await moments.reach(`call ${name}`);
+          const whose = ownerOf(args[0]);
+          await moments.reach(`call ${name}`, whose);
           yield* call(args) as AsyncIterable<unknown>;
-          await moments.reach(`returned ${name}`);
+          await moments.reach(`returned ${name}`, whose);
         };
       }
       return async (...args: unknown[]) => {
-        const held = await moments.reach(`call ${name}`);
+        const whose = ownerOf(args[0]);
+        const held = await moments.reach(`call ${name}`, whose);
         try {
           // Who was held up does not hear that its lease is lost: the outside itself has to refuse it.
           return await call(held ? args.map(deaf) : args);
@@ -97,7 +110,7 @@ function observedPort<T extends object>(port: string, target: T, moments: Moment
           if (error instanceof RuntimeRefusal) moments.refused(name, error.reason);
           throw error;
         } finally {
-          await moments.reach(`returned ${name}`);
+          await moments.reach(`returned ${name}`, whose);
         }
       };
     },
@@ -106,6 +119,14 @@ function observedPort<T extends object>(port: string, target: T, moments: Moment
 
 const deaf = (argument: unknown): unknown =>
   argument instanceof AbortSignal ? new AbortController().signal : argument;
+
+/** The tenant of a transaction stands in its first statement. */
+function tenantNamedIn(asked: unknown): string | undefined {
+  if (typeof asked !== "object" || asked === null || !("name" in asked) || !("values" in asked))
+    return undefined;
+  if (asked.name !== beginTransition.name || !Array.isArray(asked.values)) return undefined;
+  return String(asked.values[beginTransition.parameters.indexOf("tenant")]);
+}
 
 /** The open transition's name. Only the guard of the adapters (S10) knows it, and says it when it refuses. */
 function transitionName(): string {

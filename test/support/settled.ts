@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { setTimeout as delay } from "node:timers/promises";
 import type { JobId } from "../../src/core/ids.ts";
 import { readProcesses } from "../../src/runtimes/process/process-table.ts";
 import type { Arena } from "./arena.ts";
@@ -7,14 +8,17 @@ import { until } from "./until.ts";
 
 /** Waits until everything of these jobs is over and cleaned. */
 export async function untilCleaned(arena: Arena, jobs: readonly JobId[], within = 120_000): Promise<void> {
-  const open = () =>
-    arena.rows<{ job_id: string; job: string; attempt: string | null }>(
+  const open = async () => {
+    // The wait is long, and each look costs the processes that are waited for some of their time.
+    await delay(100);
+    return arena.rows<{ job_id: string; job: string; attempt: string | null }>(
       `select j.job_id, j.state as job, a.state as attempt from holdfast.jobs j
        left join holdfast.execution_attempts a on a.tenant_id = j.tenant_id and a.job_id = j.job_id
        where j.job_id = any ($1)
          and (j.finished_at is null or (a.attempt_id is not null and a.state <> 'cleaned'))`,
       [jobs],
     );
+  };
   await until("everything is over and cleaned", async () => (await open()).length === 0, within).catch(
     async (error: unknown) => {
       const sandboxes = await arena.rows(
