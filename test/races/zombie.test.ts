@@ -125,7 +125,7 @@ function takenOver(arena: Arena, successor: ControllerHost): Promise<unknown> {
   });
 }
 
-/** Every write of it that comes after the takeover is refused, and there is one at least. */
+/** It asks for this and is refused. That it changed nothing by anything else shows in the record. */
 async function isRefused(zombie: ControllerProcess, { refused }: Zombie): Promise<void> {
   if (refused === null) return;
   const [what, why] = refused;
