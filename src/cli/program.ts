@@ -25,7 +25,8 @@ Examples:
   $ holdfast logs -f ID           its output, as it comes
 
 The server is the one of --url or HOLDFAST_URL, else the one that runs in this checkout.
-Exit codes: 0 ok, 2 usage, 3 not found, 4 denied, 5 conflict, 6 unavailable, 7 job failed, 8 job cancelled.`,
+Exit codes: 0 ok, 2 usage, 3 not found, 4 denied, 5 conflict, 6 unavailable, 7 job failed, 8 job cancelled,
+9 doctor found something.`,
   );
   jobCommands(program, context);
   readingCommands(program, context);
@@ -180,6 +181,19 @@ function changingCommands(program: Command, context: CommandContext): void {
 
 function operatorCommands(program: Command, context: CommandContext): void {
   const { config, terminal } = context;
+  serverCommand(
+    program,
+    "doctor",
+    "ask a store whether what is always true of it is true",
+    ["text", "json"],
+    [
+      ["holdfast doctor", "the database of HOLDFAST_DATABASE_URL, else the running server"],
+      ["holdfast doctor --tenant acme -o json", "one tenant, for programs"],
+    ],
+  )
+    .option("--database-url <url>", "this database")
+    .option("--tenant <id>", "this tenant alone")
+    .action(async (flags) => (await import("./doctor.ts")).doctor(context, at(program, flags)));
   lazyCommand(program, "schema", "see and change the database's schema", async () =>
     (await import("./schema.ts")).schemaCommand({
       databaseUrl: config.database?.url,

@@ -1,3 +1,4 @@
+import type { DoctorReport } from "../wire/doctor.ts";
 import type {
   ArtifactView,
   AttemptPlanView,
@@ -61,6 +62,8 @@ export interface Client {
   listArtifacts(id: string, options?: CallOptions): Promise<readonly ArtifactView[]>;
   downloadArtifact(id: string, name: string, options?: CallOptions): Promise<Download>;
   watch(options?: WatchOptions): AsyncIterable<ChangeEvent>;
+  /** Whether everything that is always true of the store is true. Served by development stores alone. */
+  doctor(options?: CallOptions & { readonly tenant?: string | undefined }): Promise<DoctorReport>;
   /** The ETag that came with a job which this client gave. */
   etagOf(job: JobView): string;
 }
@@ -88,6 +91,8 @@ export function createClient(options: ClientOptions): Client {
     getJobSpec: async (id, { signal } = {}) =>
       (await transport.json<JobSpec>({ path: `${jobPath(id)}/spec`, signal })).value,
     listJobs: (filter = {}) => listJobs(transport, filter),
+    doctor: async ({ tenant, signal } = {}) =>
+      (await transport.json<DoctorReport>({ path: "/v1/doctor", query: { tenant }, signal })).value,
     patchJob: (id, body, { ifMatch, idempotencyKey, signal }) =>
       job({
         method: "PATCH",

@@ -1,7 +1,10 @@
 import { createHash, randomBytes } from "node:crypto";
 
-/** What a token may do: a capability and a verb. `*` is everything. */
-export const scopes = ["jobs:read", "jobs:write", "watch:read", "*"] as const;
+/**
+ * What a token may do: a capability and a verb. `*` is everything of its tenant. `operator` sees the
+ * installation, over all tenants, and is no part of `*`.
+ */
+export const scopes = ["jobs:read", "jobs:write", "watch:read", "*", "operator"] as const;
 export type Scope = (typeof scopes)[number];
 
 export function isScope(text: string): text is Scope {

@@ -75,6 +75,7 @@ export async function startDev(options: DevOptions): Promise<DevStack> {
       blobs: controller.blobs,
       queueMax: options.queueMax,
       log,
+      doctor: true,
     });
     closers.push(() => gateway.close());
     write(home.path("dev.json"), { url: gateway.address, token });
@@ -115,7 +116,7 @@ async function ensureToken(home: Home, { db }: Foundation, tenant: TenantId): Pr
   const { token } = await createToken(db, {
     tenant,
     principal,
-    scopes: ["*"],
+    scopes: ["*", "operator"],
     lifetime: seconds(30 * 86_400),
   });
   home.save({ token });

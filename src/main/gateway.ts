@@ -2,8 +2,10 @@ import type { Logger } from "pino";
 import type { BlobStore } from "../core/blob.port.ts";
 import { monotonicMs } from "../core/monotonic.ts";
 import { jobRoutes } from "../executions/http.ts";
+import { doctorRoute } from "../http/doctor.ts";
 import type { LoopProgress } from "../http/health.ts";
 import { type RunningGateway, startGateway } from "../http/server.ts";
+import { examine } from "./doctor.ts";
 import type { Foundation } from "./process.ts";
 
 export interface GatewayRole {
@@ -13,6 +15,8 @@ export interface GatewayRole {
   readonly blobs: BlobStore;
   readonly queueMax: number;
   readonly log: Logger;
+  /** Whether it answers `GET /v1/doctor`: its login then needs the operator role. */
+  readonly doctor?: boolean;
 }
 
 /** A loop that has not turned, or a database that has not answered, for this long is stuck. */
@@ -30,7 +34,10 @@ export function openGateway(foundation: Foundation, role: GatewayRole): Promise<
     port: role.port,
     release: role.release,
     installation: foundation.store.installationId,
-    routes: [jobRoutes({ blobs: role.blobs, queueMax: role.queueMax })],
+    routes: [
+      jobRoutes({ blobs: role.blobs, queueMax: role.queueMax }),
+      ...(role.doctor === true ? [doctorRoute((tenant) => examine(db, tenant))] : []),
+    ],
     log: role.log,
     progress,
   });

@@ -21,6 +21,8 @@ export const exitCodes = {
   job_failed: 7,
   /** The job that was followed was cancelled. */
   job_cancelled: 8,
+  /** `doctor` found something wrong with the store. */
+  findings: 9,
   /** This release and the store's schema do not fit: starting again can't help, another release does (M2). */
   schema_incompatible: 10,
   /** The store has no schema, another installation's, or migrations with other bytes. */

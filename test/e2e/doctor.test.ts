@@ -1,0 +1,97 @@
+import assert from "node:assert/strict";
+import { after, test } from "node:test";
+import { Compile } from "typebox/compile";
+import { isUuid } from "../../src/core/ids.ts";
+import type { Database } from "../../src/core/postgres/transition.ts";
+import { jobRoutes } from "../../src/executions/http.ts";
+import { doctorRoute } from "../../src/http/doctor.ts";
+import { examine } from "../../src/main/doctor.ts";
+import { DoctorReport } from "../../src/wire/doctor.ts";
+import { exitCodes } from "../../src/wire/exit-codes.ts";
+import { noBlobs, openBench } from "../support/gateway.ts";
+import { tenantA, tenantB } from "../support/kernel.ts";
+import { runCommand } from "../support/run-command.ts";
+
+let db: Database | null = null;
+const bench = await openBench(
+  { after },
+  {
+    routes: [
+      jobRoutes({ blobs: noBlobs, queueMax: 10 }),
+      doctorRoute((tenant) => (db === null ? Promise.reject(new Error("too early")) : examine(db, tenant))),
+    ],
+  },
+);
+db = bench.kernel.db;
+const job = await bench.submit();
+assert(isUuid(job.id));
+
+const { user, password, host, port, database } = bench.kernel.database.app;
+const databaseUrl = `postgres://${user}:${encodeURIComponent(password)}@/${database}?host=${encodeURIComponent(host)}`;
+assert(port > 0);
+const onDatabase = (...words: string[]) =>
+  runCommand(["doctor", ...words], { env: { HOLDFAST_DATABASE_URL: databaseUrl } });
+const onServer = (token: string, ...words: string[]) =>
+  runCommand(["doctor", ...words], { env: { HOLDFAST_URL: bench.url(""), HOLDFAST_TOKEN: token } });
+
+const reportOf = (text: string): DoctorReport => {
+  const report: unknown = JSON.parse(text);
+  assert(Compile(DoctorReport).Check(report));
+  return report;
+};
+
+test("doctor: of a store with nothing wrong it says so, and ends with 0", async () => {
+  const text = await onDatabase();
+  assert.deepEqual([text.code, text.stderr], [exitCodes.ok, ""]);
+  assert.match(text.stdout, /^store +\S+, incarnation/);
+  assert.match(text.stdout, /^checks +\d+ over 2 tenants$/m);
+  assert.match(text.stdout, /^Nothing is wrong\.$/m);
+  const json = await onDatabase("-o", "json");
+  const report = reportOf(json.stdout);
+  assert.deepEqual([json.code, report.healthy, report.findings], [exitCodes.ok, true, []]);
+  assert(report.tables.some(({ name }) => name === "leases_admission"));
+});
+
+test("doctor: what is wrong is named, with where and what to do, and the exit code is its own", async () => {
+  await bench.kernel.ask("begin");
+  await bench.kernel.ask("create table public.kept as select * from holdfast.leases");
+  await bench.kernel.ask("delete from holdfast.leases");
+  await bench.kernel.ask("commit");
+  try {
+    const text = await onDatabase();
+    assert.equal(text.code, exitCodes.findings);
+    assert.match(text.stdout, /^broken leaseHasItsResource \(G2\)$/m);
+    assert(text.stdout.includes(`${tenantA}: admission/${job.id}`));
+    assert(text.stdout.includes("it is queued, and no lease makes it due"));
+
+    const json = await onDatabase("-o", "json", "--tenant", tenantA);
+    assert.deepEqual(
+      reportOf(json.stdout).findings.map(({ check, severity, tenant }) => [check, severity, tenant]),
+      [["leaseHasItsResource", "broken", tenantA]],
+    );
+    const other = await onDatabase("--tenant", tenantB);
+    assert.equal(other.code, exitCodes.ok, "nothing of that tenant is broken");
+  } finally {
+    await bench.kernel.ask("insert into holdfast.leases select * from public.kept");
+  }
+});
+
+test("G1: over HTTP it is for operators: what is everything of a tenant is not the installation", async () => {
+  const everything = await onServer(bench.a.token);
+  assert.equal(everything.code, exitCodes.denied);
+  assert.match(everything.stderr, /operator/);
+  const operator = await bench.caller(tenantB, ["operator"]);
+  const { code, stdout } = await onServer(operator.token, "-o", "json");
+  assert.deepEqual([code, reportOf(stdout).tenants], [exitCodes.ok, 2]);
+  assert.equal((await bench.call(operator, "GET", "/v1/jobs")).status, 403);
+  const bad = await bench.call(operator, "GET", "/v1/doctor?tenant=NOBODY");
+  assert.equal(bad.status, 400);
+});
+
+test("doctor: a flag that names nothing is a mistake, and no password is shown", async () => {
+  const tenant = await onDatabase("--tenant", "No Body");
+  assert.equal(tenant.code, exitCodes.usage);
+  const url = await runCommand(["doctor", "--database-url", "postgres://u:geheim@h"]);
+  assert.equal(url.code, exitCodes.usage);
+  assert(!url.stderr.includes("geheim"));
+});
