@@ -1,8 +1,9 @@
 import { randomUUID } from "node:crypto";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
 import { Command } from "commander";
-import { createClient } from "../client/client.ts";
+import { type Client, createClient } from "../client/client.ts";
 import type { DevStack } from "../dev/stack.ts";
 import { type ExitCode, exitCodes } from "../wire/exit-codes.ts";
 import type { JobSubmission } from "../wire/job.ts";
@@ -117,6 +118,7 @@ async function buildExample(
     const { body } = await client.downloadArtifact(job.id, artifact.name);
     await writeVerified(path, artifact, body, true);
     home.save({ exampleKey: null });
+    await untilCleaned(client, job.id, signal);
     return {
       code: exitCodes.ok,
       line: `artifact ${path} sha256:${artifact.sha256} ${artifact.bytes} bytes\n`,
@@ -125,5 +127,17 @@ async function buildExample(
     await presenter.close();
     if (!signal.aborted) throw error;
     return { code: exitCodes.interrupted, line: "Stopped. `npm start` goes on where it was.\n" };
+  }
+}
+
+const cleanedMs = 15_000;
+
+/** So that nothing of it is left outside when we end. Not for ever: the next start would clean it too. */
+async function untilCleaned(client: Client, job: string, signal: AbortSignal): Promise<void> {
+  const stop = AbortSignal.any([signal, AbortSignal.timeout(cleanedMs)]);
+  while (!stop.aborted) {
+    const attempts = await client.listAttempts(job);
+    if (attempts.every(({ state }) => state === "cleaned")) return;
+    await delay(200, undefined, { signal: stop }).catch(() => undefined);
   }
 }

@@ -1,0 +1,45 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { shellJob, testStack } from "../support/stack.ts";
+import { until } from "../support/until.ts";
+
+test("E4 E5: a job whose deadline passes while every controller is down is ended all the same, and fails with that reason", async (t) => {
+  const stack = await testStack(t);
+  const first = await stack.foundation("controller");
+  const controller = await stack.controller(first);
+  const job = await stack.submit(
+    first,
+    shellJob("late", [{ run: "echo begun; sleep 600" }], { deadline: "6s" }),
+  );
+  const running = await until("the phase runs", async () => {
+    const [row] = await stack.rows<{ name: string; uid: string }>(
+      "select name, uid from holdfast.sandbox_attempts where state = 'released'",
+    );
+    return row;
+  });
+  await controller.close();
+
+  // Nobody watches: the sandbox ends by itself, and the record still says that it runs.
+  const { signal } = new AbortController();
+  const runtime = stack.runtime();
+  const ended = await until("the sandbox has ended", async () => {
+    const seen = await runtime.observe(running, signal);
+    return seen.state === "stopped" ? seen : null;
+  });
+  assert.equal(ended.outcome.kind, "deadline");
+  const [unseen] = await stack.rows<{ state: string }>("select state from holdfast.jobs where job_id = $1", [
+    job,
+  ]);
+  assert.equal(unseen?.state, "running");
+
+  await stack.controller(await stack.foundation("controller"));
+  const failed = await until("the job has ended", async () => {
+    const [row] = await stack.rows<{ state: string; failure_code: string; slots: string }>(
+      `select state, failure_code, (select count(*) from holdfast.slots where tenant_id is not null)::text as slots
+       from holdfast.jobs where job_id = $1 and finished_at is not null`,
+      [job],
+    );
+    return row;
+  });
+  assert.deepEqual(failed, { state: "failed", failure_code: "deadline_exceeded", slots: "0" });
+});
