@@ -21,7 +21,8 @@ function refuseLoss(value: unknown): void {
   if (typeof value === "number" && !(Number.isFinite(value) && Math.abs(value) <= Number.MAX_SAFE_INTEGER)) {
     throw new RangeError(`the number ${value} can't be carried by JSON without loss`);
   }
-  if (typeof value === "string" && !value.isWellFormed()) throw new RangeError("a string has a lone surrogate");
+  if (typeof value === "string" && !value.isWellFormed())
+    throw new RangeError("a string has a lone surrogate");
   if (typeof value === "object" && value !== null) {
     for (const [key, member] of Object.entries(value)) {
       if (!key.isWellFormed()) throw new RangeError("a member's name has a lone surrogate");

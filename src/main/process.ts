@@ -6,6 +6,7 @@ import { type Lookout, startLookout } from "../core/lookout.ts";
 import { type Doorbell, openDoorbell } from "../core/postgres/doorbell.ts";
 import { type LeaseKeeper, startLeaseKeeper } from "../core/postgres/lease-keeper.ts";
 import { type ConnectionSettings, openPools, type Pools } from "../core/postgres/pool.ts";
+import { translate } from "../core/postgres/sqlstate.ts";
 import type { Database } from "../core/postgres/transition.ts";
 import { checkCompatibility, type StoreFacts } from "../core/schema/compatibility.ts";
 import { supportedSchema } from "../core/schema/version.ts";
@@ -63,6 +64,8 @@ export async function openFoundation(options: FoundationOptions): Promise<Founda
     const store = await checkCompatibility(pools.of("dispatcher"), {
       purpose: "write",
       installation: options.installation,
+    }).catch((error: unknown) => {
+      throw translate(error);
     });
     const doorbell = openDoorbell({
       settings,
