@@ -1,4 +1,3 @@
-import { setTimeout as delay } from "node:timers/promises";
 import { HoldfastError } from "../../core/errors.ts";
 import { assertOutsideTransition } from "../../core/outside.ts";
 import {
@@ -18,6 +17,7 @@ import { followLog } from "./log-follow.ts";
 import { observationOf } from "./observation.ts";
 import type { Pod } from "./pod.ts";
 import { PodApi, type PodApiLimits } from "./pod-api.ts";
+import { PodFeed } from "./pod-feed.ts";
 import {
   checkName,
   checkRequest,
@@ -27,7 +27,6 @@ import {
 } from "./pod-manifest.ts";
 import { annotations, epochOf, hasNode, isDeleting, isHeld, labels, time } from "./pod-marks.ts";
 import { fencePatch, finalizerPatch, lowerPatch, releasePatch, stopPatch } from "./pod-patches.ts";
-import { nextChange } from "./pod-watch.ts";
 import { proofOf } from "./proof.ts";
 import { refusalOfCreate, requireReleasable } from "./refusals.ts";
 import { nextStep } from "./upkeep.ts";
@@ -45,9 +44,8 @@ export interface KubernetesRuntimeOptions {
 }
 
 const defaultLogBytesMax = 64 * 1024 * 1024;
-/** A change between a look and its watch wakes nobody when the API server restarts in between: this bounds it. */
+/** A watch is a hint, and may be behind: this bounds what it misses. */
 const watchMilliseconds = 10_000;
-const blindMilliseconds = 250;
 /** Each round but the last was lost to another writer of the same object: controllers and the kubelet. */
 const roundsMax = 20;
 
@@ -71,9 +69,11 @@ class KubernetesRuntime implements Runtime {
   readonly kind = "kubernetes";
   readonly #api: PodApi;
   readonly #installation: string;
+  readonly #selector: string;
   readonly #settings: PodSettings;
   readonly #logBytesMax: number;
-  /** Where a watch goes on from: what was last seen of each object. */
+  readonly #feed: PodFeed;
+  /** What was last seen of each object: only what is newer is a change. */
   readonly #versions = new VersionMemory();
 
   constructor(options: KubernetesRuntimeOptions) {
@@ -82,6 +82,8 @@ class KubernetesRuntime implements Runtime {
     }
     this.#api = new PodApi(options.connection, options.namespace, options.limits);
     this.#installation = options.installation;
+    this.#selector = `${labels.installation}=${options.installation}`;
+    this.#feed = new PodFeed(this.#api, this.#selector);
     this.#settings = { ...defaultPodSettings, ...options.pods };
     this.#logBytesMax = options.logBytesMax ?? defaultLogBytesMax;
   }
@@ -157,15 +159,11 @@ class KubernetesRuntime implements Runtime {
   async changed(ref: SandboxRef, signal: AbortSignal): Promise<void> {
     assertOutsideTransition("kubernetes.changed");
     checkName(ref.name);
+    const version = this.#versions.get(ref.uid);
+    // Never looked at: whoever looks now learns something.
+    if (version === null) return;
     const bounded = AbortSignal.any([signal, AbortSignal.timeout(watchMilliseconds)]);
-    try {
-      const version = this.#versions.get(ref.uid);
-      // Never looked at: whoever looks now learns something.
-      if (version !== null && !bounded.aborted) await nextChange(this.#api, ref.name, version, bounded);
-    } catch {
-      // Whatever it was, a look will show it. Not at once again, though, when nobody answers.
-      await delay(blindMilliseconds, undefined, { signal: bounded }).catch(() => undefined);
-    }
+    await this.#feed.changed(ref.uid, version, bounded);
   }
 
   logs(
@@ -230,7 +228,7 @@ class KubernetesRuntime implements Runtime {
   }
 
   async *#list(signal: AbortSignal): AsyncGenerator<ExternalObject, void> {
-    for await (const page of this.#api.pages(`${labels.installation}=${this.#installation}`, signal)) {
+    for await (const page of this.#api.pages(this.#selector, signal)) {
       for (const pod of page.items) {
         const { name, uid, creationTimestamp } = pod.metadata;
         const tenant = pod.metadata.annotations?.[annotations.tenant] ?? null;

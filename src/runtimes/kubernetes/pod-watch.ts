@@ -34,7 +34,7 @@ export async function* watchPods(
         yield { type: "RELISTED", pods };
         version = resourceVersion;
       }
-      const round: Round = yield* watchOnce(api, { labelSelector: selector }, version, signal);
+      const round: Round = yield* watchOnce(api, selector, version, signal);
       version = round.version;
       failures = round.seen ? 0 : failures + 1;
     } catch (error) {
@@ -45,22 +45,6 @@ export async function* watchPods(
     }
     if (failures > 0) await pause(failures, signal);
   }
-}
-
-/**
- * Resolve when the pod of this name differs from the version given, was deleted, or the connection ended: then
- * a look is due anyway.
- */
-export async function nextChange(
-  api: PodApi,
-  name: string,
-  version: string,
-  signal: AbortSignal,
-): Promise<void> {
-  const events = watchOnce(api, { fieldSelector: `metadata.name=${name}` }, version, signal);
-  // The first event is reason enough, and so is the end.
-  await events.next();
-  await events.return({ version: null, seen: false });
 }
 
 async function listAll(
@@ -85,11 +69,11 @@ interface Round {
 
 async function* watchOnce(
   api: PodApi,
-  query: Readonly<Record<string, string>>,
+  labelSelector: string,
   from: string,
   signal: AbortSignal,
 ): AsyncGenerator<PodEvent, Round> {
-  const response = await api.openWatch({ ...query, resourceVersion: from }, signal);
+  const response = await api.openWatch({ labelSelector, resourceVersion: from }, signal);
   const parts = untilSilent(response, api.limits.silenceMs, signal);
   let version = from;
   let seen = false;
