@@ -43,6 +43,7 @@ export class Cluster {
   readonly kubelet = new Kubelet(this.store);
   readonly watches: WatchFaults = { copies: 1, delayMs: 0, bookmarkMs: 60_000 };
   readonly requests: SeenRequest[] = [];
+  openWatches = 0;
   /** Wanted from every request, if set. */
   token: string | null = null;
   #faults: { readonly fault: Fault; left: number }[] = [];
@@ -69,6 +70,10 @@ export class Cluster {
 
   fail(fault: Fault): void {
     this.#faults.push({ fault, left: fault.times });
+  }
+
+  heal(): void {
+    this.#faults = [];
   }
 
   /** SIGKILL of the API server: bodies are cut off, connections refused until it is up, versions too old. */
@@ -150,6 +155,10 @@ export class Cluster {
     const [, namespace = "", name, log] = match;
     const { method, query } = seen;
     if (method === "GET" && name === undefined && query.get("watch") === "1") {
+      this.openWatches += 1;
+      response.once("close", () => {
+        this.openWatches -= 1;
+      });
       streamWatch(this.store, namespace, query, response, this.watches);
       return;
     }
