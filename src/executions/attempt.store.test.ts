@@ -249,11 +249,11 @@ test("E6: a write that waits for the takeover to commit is refused by it", async
   const view = await bench.released(lease);
   const [sandbox] = view.sandboxes;
   assert.ok(sandbox);
-  let late: Promise<unknown> = Promise.resolve();
   // Somebody's takeover holds the lease's row while the write comes.
   await ask("begin");
   await ask("select from holdfast.leases where resource_id = $1 for no key update", [lease.resource]);
-  late = recordStopping(db, lease, sandbox, "cancelled");
+  // Listened to from the start: its refusal may come before the commit's answer.
+  const refusal = assert.rejects(recordStopping(db, lease, sandbox, "cancelled"), refused("fenced"));
   await until("the write waits", () =>
     ask<{ pid: number }>(
       "select pid from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'",
@@ -263,6 +263,6 @@ test("E6: a write that waits for the takeover to commit is refused by it", async
     lease.resource,
   ]);
   await ask("commit");
-  await assert.rejects(late, refused("fenced"));
+  await refusal;
   assert.equal((await bench.look(lease)).sandboxes[0]?.state, "released");
 });
