@@ -91,12 +91,12 @@ describe("connection from a kubeconfig", {
     rmSync(folder, { recursive: true, force: true });
   });
 
-  test("G13: the server must be who its authority says, and gets the token", async () => {
+  test("the server must be who its authority says, and gets the token", async () => {
     assert.equal(await ask(kubeconfig({ token: "secret" })), null);
     assert.equal(headers.authorization, "Bearer secret");
   });
 
-  test("G13: a server of another authority is not talked to", async () => {
+  test("a server of another authority is not talked to", async () => {
     headers = {};
     await assert.rejects(ask(kubeconfig({ token: "secret" }, {})), (error) => isApiError(error, 0));
     assert.deepEqual(headers, {});
@@ -109,7 +109,7 @@ describe("connection from a kubeconfig", {
     assert.equal(headers.authorization, "Bearer from-a-file");
   });
 
-  test("G12: a client certificate is shown", async () => {
+  test("a client certificate is shown", async () => {
     let shown = "";
     server.once("secureConnection", (socket) => {
       shown = String(socket.getPeerCertificate().subject?.CN);

@@ -116,7 +116,7 @@ describe("the Kubernetes runtime when the world fails", () => {
     assert.deepEqual(await runtime.observe(ref, never), { state: "absent" });
   });
 
-  test("E2: a full quota is no verdict on the sandbox: it is tried again", async () => {
+  test("a full quota is no verdict on the sandbox: it is tried again", async () => {
     cluster.store.quota = 0;
     await assert.rejects(held("exit 0"), (error) => isApiError(error, 403));
   });

@@ -29,7 +29,7 @@ import { annotations, epochOf, hasNode, isDeleting, isHeld, labels, time } from 
 import { fencePatch, finalizerPatch, lowerPatch, releasePatch, stopPatch } from "./pod-patches.ts";
 import { proofOf } from "./proof.ts";
 import { refusalOfCreate, requireReleasable } from "./refusals.ts";
-import { nextStep } from "./upkeep.ts";
+import { nextStep, type Step } from "./upkeep.ts";
 import { VersionMemory } from "./version-memory.ts";
 
 export interface KubernetesRuntimeOptions {
@@ -250,8 +250,16 @@ class KubernetesRuntime implements Runtime {
     return this.#try(() => this.#api.patch(name, fencePatch(pod, request.epoch), signal));
   }
 
-  async #keep({ pod, now }: Look, signal: AbortSignal): Promise<void> {
-    const step = nextStep(pod, now);
+  /** What can't be done now is done at the next look: it takes nothing from what was seen. */
+  async #keep(seen: Look, signal: AbortSignal): Promise<void> {
+    try {
+      await this.#carryOut(nextStep(seen.pod, seen.now), seen, signal);
+    } catch (error) {
+      if (!isApiError(error)) throw error;
+    }
+  }
+
+  async #carryOut(step: Step, { pod, now }: Look, signal: AbortSignal): Promise<void> {
     const { name } = pod.metadata;
     switch (step.do) {
       case "nothing":
