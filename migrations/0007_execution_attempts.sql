@@ -158,7 +158,7 @@ create trigger execution_phases_require_pins before update of state on holdfast.
   execute function holdfast.require_pins();
 
 -- Phases go one after the other: one starts when all before it have succeeded, and ends when nothing of it runs any
--- more, by proof (E8).
+-- more, by proof (E8); it has succeeded only when what was released of it came to a good end.
 create function holdfast.require_phase_order() returns trigger
   language plpgsql security invoker set search_path = pg_catalog, pg_temp as $$
 declare
@@ -173,6 +173,12 @@ begin
     from holdfast.sandbox_attempts s
     where s.tenant_id = new.tenant_id and s.owner_kind = 'execution' and s.owner_id = new.attempt_id and s.step = new.name
       and s.state not in ('stopped', 'removed');
+  end if;
+  if open is null and new.state = 'succeeded' and not exists (
+    select from holdfast.sandbox_attempts s
+    where s.tenant_id = new.tenant_id and s.owner_kind = 'execution' and s.owner_id = new.attempt_id and s.step = new.name
+      and s.released_at is not null and s.outcome = 'exited' and s.exit_code = 0) then
+    open := 'nothing of it exited with 0';
   end if;
   if open is not null then
     raise exception using errcode = 'HF008', message = format('phase %s can''t be %s: %s', new.name, new.state, open);

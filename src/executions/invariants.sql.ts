@@ -315,9 +315,32 @@ left join holdfast.execution_phases p on p.tenant_id = s.tenant_id and p.attempt
 where s.tenant_id = holdfast.current_tenant() and s.owner_kind = 'execution' and (
   p.name is null or p.started_at is null or s.planned_at < p.started_at
   or (p.state in ('succeeded', 'failed') and (s.stopped_at is null or s.stopped_at > p.finished_at))
-  or (p.state = 'succeeded' and s.released_at is null and not exists (
-    select from holdfast.sandbox_attempts o where o.tenant_id = s.tenant_id and o.owner_kind = s.owner_kind
-      and o.owner_id = s.owner_id and o.step = s.step and o.released_at is not null)))
+  or (p.state = 'succeeded' and s.released_at is not null and not (s.outcome = 'exited' and s.exit_code = 0)))
+limit $1`,
+);
+
+export interface SuccessWasRunParams {
+  readonly limit: bigint;
+}
+
+export interface SuccessWasRunRow {
+  readonly resource: string;
+  readonly problem: string;
+}
+
+export const successWasRun = statement<SuccessWasRunParams, SuccessWasRunRow, "many">(
+  "invariants.successWasRun",
+  "many",
+  ["limit"],
+  ["plain"],
+  `select a.job_id || '/' || a.ordinal || '/' || p.name as "resource",
+  format('it has succeeded at %s, but no sandbox of it was ever released', p.finished_at) as "problem"
+from holdfast.execution_phases p
+join holdfast.execution_attempts a on a.tenant_id = p.tenant_id and a.attempt_id = p.attempt_id
+where p.tenant_id = holdfast.current_tenant() and p.state = 'succeeded' and not exists (
+  select from holdfast.sandbox_attempts s
+  where s.tenant_id = p.tenant_id and s.owner_kind = 'execution' and s.owner_id = p.attempt_id and s.step = p.name
+    and s.released_at is not null)
 limit $1`,
 );
 

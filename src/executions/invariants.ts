@@ -33,6 +33,7 @@ const attemptInvariants: readonly Invariant[] = [
   invariant(sql.phasesFollowThePlan, { promises: ["E1", "E8"], next: fault }),
   invariant(sql.phaseWaitsForTheOneBefore, { promises: ["E8"], next: fault }),
   invariant(sql.sandboxHasItsPhase, { promises: ["E8"], next: fault }),
+  invariant(sql.successWasRun, { promises: ["E8", "E10"], next: fault }),
   invariant(sql.pinsCameBefore, { promises: ["E9"], next: fault }),
   invariant(sql.pinIsOfASource, { promises: ["E9", "E17"], next: fault }),
   invariant(sql.endIsProven, {

@@ -14,9 +14,11 @@ import {
   readAttemptSnapshot,
   type Started,
   startExecution,
+  underLease,
 } from "../../src/executions/attempt.store.ts";
 import { type AttemptSnapshot, decide, type Step } from "../../src/executions/attempt.ts";
 import { cancelJob, submitJob } from "../../src/executions/job.store.ts";
+import { listObjectsToRemove, markObjectRemoved } from "../../src/executions/object.sql.ts";
 import {
   advancePhase,
   recordLogEnd,
@@ -108,6 +110,15 @@ export async function openAttempts(
   const holder = brandId<IncarnationId>(uuidv7());
   const leaseUs = seconds(30);
 
+  async function removeObjects(lease: HeldLease): Promise<void> {
+    await underLease(db, lease, "markObjectRemoved", async (tx) => {
+      const attempt = lease.resource;
+      for (const { phase, name } of await tx.run(listObjectsToRemove, { attempt })) {
+        await tx.run(markObjectRemoved, { attempt, phase, name });
+      }
+    });
+  }
+
   const attempts: Attempts = {
     kernel,
     db,
@@ -198,6 +209,7 @@ export async function openAttempts(
           break;
         case "clean":
           for (const sandbox of view.sandboxes) await recordRemoved(db, lease, sandbox);
+          await removeObjects(lease);
           await markExecutionCleaned(db, lease);
           break;
         case "nothing":

@@ -33,6 +33,8 @@ export const corruptions: readonly Corruption[] = [
     ["logIsWhole", "log_seq = log_seq + 1 where log_seq > 0"],
     ["logIsWhole", "log_bytes = log_bytes + 1 where log_seq > 0"],
     ["sandboxSpecHasItsDigest", 'spec = spec || \'{"env": {"PATH": "/tmp"}}\''],
+    ["sandboxHasItsPhase", `exit_code = 1 where owner_id = ${cleaned}`],
+    ["successWasRun", `released_at = null where owner_id = ${cleaned}`],
     ["sandboxHasItsPhase", `step = 'other' where sandbox_id = ${alive}`],
     ["sandboxHasItsPhase", `planned_at = planned_at - interval '1 minute' where sandbox_id = ${alive}`],
     ["endIsProven", `log_complete_at = null where owner_id = ${failed}`],

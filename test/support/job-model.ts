@@ -15,6 +15,8 @@ export interface SandboxModel {
   readonly state: SandboxState;
   readonly uid: boolean;
   readonly released: boolean;
+  /** It exited with 0. */
+  readonly good: boolean;
   readonly chunks: number;
   readonly settled: boolean;
 }
@@ -314,7 +316,7 @@ function moveSandbox(
     case "stop":
       return ["held", "released"].includes(sandbox.state) ? to({ state: "stopping" }) : stay("ok");
     case "prove":
-      return alive(sandbox) ? to({ state: "stopped" }) : stay("ok");
+      return alive(sandbox) ? to({ state: "stopped", good: true }) : stay("ok");
     default:
       return operation satisfies never;
   }
@@ -338,6 +340,10 @@ function advance(known: JobModel, job: JobModel, attempt: AttemptModel): Result 
   if (ended !== null && phases[ended] === "running") {
     if (attempt.sandboxes.some((sandbox) => sandbox.phase === ended && alive(sandbox)))
       return refused(job, "conflict");
+    const ran = attempt.sandboxes.some(
+      (sandbox) => sandbox.phase === ended && sandbox.released && sandbox.good,
+    );
+    if (!ran) return refused(job, "conflict");
     phases[ended] = "succeeded";
   }
   if (next === null) return { result: "ok", job: withAttempt(job, known, { phases }) };
@@ -351,6 +357,7 @@ function advance(known: JobModel, job: JobModel, attempt: AttemptModel): Result 
     state: "planned",
     uid: false,
     released: false,
+    good: false,
     chunks: 0,
     settled: false,
   } as const;
@@ -379,7 +386,13 @@ function finish(
   const complete = attempt.declared && attempt.phases.every((state) => state === "succeeded");
   if (outcome === "succeeded" && !complete) return refused(job, "conflict");
   const phases = attempt.phases.map((state) => (state === "pending" ? "skipped" : state));
-  const settled = withAttempt(job, known, { state: "finished", outcome, phases, slot: false });
+  const settled = withAttempt(job, known, {
+    state: "finished",
+    outcome,
+    overdue: false,
+    phases,
+    slot: false,
+  });
   return { result: outcome, job: { ...settled, ...afterwards(outcome, known.attempts.length) } };
 }
 

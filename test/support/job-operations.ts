@@ -209,7 +209,8 @@ export async function failPhase(world: JobWorld, known: StoredJob): Promise<void
   await advancePhase(world.bench.db, leaseOf(world, known), snapshotOf(known), step, "test");
 }
 
-function leaseOf(world: JobWorld, known: StoredJob): HeldLease {
+/** The lease on the last attempt, as `one` has it or had it. */
+export function leaseOf(world: JobWorld, known: StoredJob): HeldLease {
   const attempt = known.attempts.at(-1);
   if (attempt === undefined) throw new Error("it knows no attempt");
   const { id, epoch } = attempt;

@@ -114,7 +114,7 @@ export async function expireLeases(world: JobWorld, { job, attempts }: StoredJob
 }
 
 /** The publish phase's own sandbox promises, stores and declares the artifact. */
-async function declare(world: JobWorld, known: StoredJob): Promise<void> {
+export async function declare(world: JobWorld, known: StoredJob): Promise<void> {
   const sandbox = known.attempts.at(-1)?.sandboxes.at(-1);
   assert(sandbox !== undefined);
   const identity = { tenant: tenantA, sandbox: brandId<SandboxId>(sandbox.id), deadline: instant(0n) };

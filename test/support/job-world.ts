@@ -230,7 +230,8 @@ create function test.facts(p_tenant text, p_job uuid) returns jsonb language plp
         'id', s.sandbox_id, 'name', s.name, 'step', s.step,
         'phase', (select p.number - 1 from holdfast.execution_phases p
           where p.tenant_id = p_tenant and p.attempt_id = a.attempt_id and p.name = s.step),
-        'state', s.state, 'uid', s.uid is not null, 'released', s.released_at is not null, 'chunks', s.log_seq,
+        'state', s.state, 'uid', s.uid is not null, 'released', s.released_at is not null,
+        'good', coalesce(s.outcome = 'exited' and s.exit_code = 0, false), 'chunks', s.log_seq,
         'settled', s.log_complete_at is not null or s.log_lost_reason is not null
       ) order by s.planned_at, s.sandbox_id) from holdfast.sandbox_attempts s
         where s.tenant_id = p_tenant and s.owner_kind = 'execution' and s.owner_id = a.attempt_id), '[]')
@@ -239,12 +240,11 @@ create function test.facts(p_tenant text, p_job uuid) returns jsonb language plp
   where j.tenant_id = p_tenant and j.job_id = p_job
 ); end $$;
 
--- As if it had started earlier: its deadline is now.
+-- Its time is over.
 create function test.end_time(p_attempts uuid[]) returns void language plpgsql as $$
 begin
   perform set_config('session_replication_role', 'replica', true);
-  update holdfast.execution_attempts set deadline = holdfast.ledger_now(),
-    started_at = started_at - (deadline - holdfast.ledger_now()) where attempt_id = any (p_attempts);
+  update holdfast.execution_attempts set deadline = holdfast.ledger_now() where attempt_id = any (p_attempts);
   update holdfast.sandbox_attempts set deadline = holdfast.ledger_now() where owner_id = any (p_attempts);
   perform set_config('session_replication_role', 'origin', true);
 end
