@@ -28,8 +28,8 @@ const started = (arena: Arena, job: JobId) =>
 export const plainBuild: readonly Scenario[] = [
   {
     name: "a build of one phase",
-    // Long enough for a look that finds it running.
-    job: (arena) => markedJob(arena, "plain", [{ run: "echo done; sleep 0.3" }]),
+    // Long enough for a look that finds it running, on a busy machine too.
+    job: (arena) => markedJob(arena, "plain", [{ run: "echo done; sleep 2" }]),
     expected: { state: "succeeded", attempts: 1 },
     moments: [
       ...around("advancePhase", "sandbox.held", "sandbox.released", "appendProgress"),
