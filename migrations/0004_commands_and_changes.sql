@@ -57,11 +57,14 @@ create table holdfast.resource_changes (
 create index resource_changes_unstamped on holdfast.resource_changes (change_id) where position is null;
 create index resource_changes_position on holdfast.resource_changes (position) where position is not null;
 create index resource_changes_tenant_position on holdfast.resource_changes (tenant_id, position) where position is not null;
-create trigger resource_changes_keep before update on holdfast.resource_changes
+-- Stamping sets the position alone and fires neither of these: thousands of rows a second pass through it.
+create trigger resource_changes_keep
+  before update of tenant_id, change_id, kind, resource_id, root_id, resource_version, operation, at, body
+  on holdfast.resource_changes
   for each row execute function holdfast.keep_columns(
     'tenant_id', 'change_id', 'kind', 'resource_id', 'root_id', 'resource_version', 'operation', 'at', 'body');
-create trigger resource_changes_stamped_once before update on holdfast.resource_changes
-  for each row execute function holdfast.write_once('position');
+create trigger resource_changes_stamped_once before update of position on holdfast.resource_changes
+  for each row when (old.position is not null) execute function holdfast.write_once('position');
 
 alter table holdfast.resource_changes enable row level security;
 alter table holdfast.resource_changes force row level security;
