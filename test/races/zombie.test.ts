@@ -75,7 +75,8 @@ const gateOf = (arena: Arena) => join(arena.shared.directory, "gate");
 function jobFor(arena: Arena, { publishes, resumed }: Zombie): JobSubmission {
   if (publishes === true) return markedJob(arena, "zombie", publishingPhases, publishingSpec);
   const gate = `echo here; while [ ! -e '${gateOf(arena)}' ]; do sleep 0.05; done`;
-  return markedJob(arena, "zombie", [{ run: resumed === "while it runs" ? gate : "echo here; sleep 0.3" }]);
+  // Otherwise long enough for a look that finds it running, on a busy machine too.
+  return markedJob(arena, "zombie", [{ run: resumed === "while it runs" ? gate : "echo here; sleep 1.5" }]);
 }
 
 async function suspendAndResume(arena: Arena, zombie: Zombie): Promise<void> {

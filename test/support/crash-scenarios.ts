@@ -76,7 +76,7 @@ export const otherBuilds: readonly Scenario[] = [
   {
     name: "a takeover",
     before: "returned runtime.release",
-    job: (arena) => markedJob(arena, "taken-over", [{ run: "sleep 0.2" }]),
+    job: (arena) => markedJob(arena, "taken-over", [{ run: "sleep 1.5" }]),
     expected: { state: "succeeded", attempts: 1 },
     moments: [],
     alone: [...around("claim execution leases"), ...outside("runtime.fence")],
