@@ -41,6 +41,15 @@ test("attempts: the database accepts exactly the edges of the table", async () =
 });
 
 test("phases: the database accepts exactly the edges of the table", async () => {
+  // A phase succeeds only when what was released of it came to a good end.
+  await bench.kernel.ask(
+    `insert into holdfast.sandbox_attempts (tenant_id, sandbox_id, owner_kind, owner_id, step, ordinal, name, runtime, spec,
+       spec_digest, deadline, state, uid, released_at, stopped_at, stop_proof, outcome, exit_code)
+     select p.tenant_id, gen_random_uuid(), 'execution', p.attempt_id, p.name, 1, 'hf-ended', 'process', '{}',
+       repeat('0', 64), now(), 'stopped', 'u', now(), now(), 'shown', 'exited', 0
+     from holdfast.execution_phases p where p.attempt_id = $1 and p.number = 1`,
+    [attempt],
+  );
   const edges = await acceptedEdges(bench.kernel, {
     table: "holdfast.execution_phases",
     where: `attempt_id = '${attempt}' and number = 1`,
