@@ -22,7 +22,7 @@ export function withDevFlags(command: Command): Command {
     .addOption(
       new Option("--directory <folder>", "where the store and everything of it lives").default(".holdfast"),
     )
-    .option("--reset", "remove what is in that folder first: jobs, artifacts, everything");
+    .option("--reset", "remove jobs, output and artifacts in that folder first; secrets stay");
 }
 
 export function devCommand(context: CommandContext): Command {

@@ -6,7 +6,7 @@ import { openHome } from "./home.ts";
 /** Larger than any epoch that a store gives: whoever holds the sandbox, it ends. */
 const lastEpoch = 2n ** 62n;
 
-/** Empty a development store: end what still runs of it, then remove everything in its folder but the lock. */
+/** Empty a development store: end what still runs of it, then remove everything in its folder but the lock and the secrets. */
 export async function resetHome(directory: string, announce: (line: string) => void): Promise<void> {
   if (!existsSync(directory)) return;
   const home = await openHome(directory);
@@ -15,7 +15,7 @@ export async function resetHome(directory: string, announce: (line: string) => v
     for (const name of ["postgres", "blobs", "sandboxes", "artifacts", "example", "state.json", "dev.json"]) {
       await rm(home.path(name), { recursive: true, force: true, maxRetries: 5 });
     }
-    announce(`everything in ${directory} is removed`);
+    announce(`jobs, output and artifacts in ${directory} are removed; secrets stay`);
   } finally {
     home.release();
   }

@@ -4,6 +4,7 @@ import { brandId, type IncarnationId, type JobId, type TenantId, uuidv7 } from "
 import { lockLease } from "../core/lease.sql.ts";
 import { deleteLease, insertHeldLease, insertLease } from "../core/lease.store.ts";
 import { fenceOf, type HeldLease, type LeasePriority } from "../core/lease.ts";
+import { monotonicMs } from "../core/monotonic.ts";
 import { assertFence } from "../core/postgres/transition.sql.ts";
 import { type Database, type Transaction, transition, view } from "../core/postgres/transition.ts";
 import { type Instant, instant, type Microseconds, microseconds } from "../core/time.ts";
@@ -123,6 +124,7 @@ export function readAttemptSnapshot(
   tenant: TenantId,
   attempt: string,
 ): Promise<AttemptSnapshot> {
+  const seenAtMs = monotonicMs();
   return view(db, { role: "controller", tenant, name: "readAttempt" }, async (tx) => {
     const row = await tx.run(sql.readAttempt, { attempt });
     if (row === undefined) throw new HoldfastError("not_found", "there is no such attempt");
@@ -131,6 +133,7 @@ export function readAttemptSnapshot(
     const owner = { kind: "execution", id: attempt } as const;
     return {
       now: tx.now,
+      seenAtMs,
       tenant,
       job: brandId<JobId>(row.job_id),
       ordinal: row.ordinal,

@@ -42,7 +42,7 @@ function sandbox(step: string, state: SandboxState, more: Partial<Sandbox> = {})
     runtime: "process",
     state,
     uid: state === "planned" ? null : "u1",
-    deadline: instant(1000n),
+    deadline: instant(1_000_000_000n),
     plannedAt: instant(1n),
     releasedAt: ran ? instant(2n) : null,
     stoppedAt: null,
@@ -60,13 +60,14 @@ function sandbox(step: string, state: SandboxState, more: Partial<Sandbox> = {})
 function view(more: Partial<AttemptSnapshot> = {}): AttemptSnapshot {
   return {
     now: instant(10n),
+    seenAtMs: 0,
     tenant,
     job: brandId<JobId>(uuidv7()),
     ordinal: 1,
     attempt,
     state: "active",
     plan,
-    deadline: instant(1000n),
+    deadline: instant(1_000_000_000n),
     cancelRequested: false,
     phases: phases(),
     sandboxes: [],
@@ -127,7 +128,7 @@ test("E20: a publish phase that declared no artifact has failed", () => {
 });
 
 test("E5: a cancelled or overdue attempt is stopped; what was never recorded outside is settled at once", () => {
-  for (const stop of [{ cancelRequested: true }, { now: instant(1000n) }]) {
+  for (const stop of [{ cancelRequested: true }, { now: instant(1_000_000_000n) }]) {
     const running = { phases: phases("running"), ...stop };
     assert.equal(decide(view({ ...running, sandboxes: [sandbox("source", "planned")] })).do, "abandon");
     assert.equal(decide(view({ ...running, sandboxes: [sandbox("source", "held")] })).do, "stop");
@@ -145,9 +146,22 @@ test("a sandbox that ended before it started is made again, three times at most"
   assert.ok(failed.do === "advance" && failed.ended?.failure?.code === "start_failed");
 });
 
+test("E4: a sandbox is asked to stop its grace before the deadline, and none is begun that late", () => {
+  const grace = 10_500_000n; // and half a second for the kill
+  const at = (left: bigint) => instant(1_000_000_000n - grace - left);
+  const running = { phases: phases("running"), sandboxes: [sandbox("source", "released")] };
+  assert.equal(decide(view({ ...running, now: at(1n) })).do, "watch");
+  const late = decide(view({ ...running, now: at(0n) }));
+  assert.ok(late.do === "stop" && late.reason === "deadline");
+  const between = { phases: phases("succeeded"), sandboxes: [sandbox("source", "stopped")] };
+  assert.equal(decide(view({ ...between, now: at(1n) })).do, "advance");
+  const step = decide(view({ ...between, now: at(0n) }));
+  assert.ok(step.do === "finish" && step.failure?.code === "deadline_exceeded");
+});
+
 test("the deadline of an attempt is its failure, also between phases", () => {
   const late = view({
-    now: instant(1000n),
+    now: instant(1_000_000_000n),
     phases: phases("succeeded"),
     sandboxes: [sandbox("source", "stopped")],
   });
@@ -204,7 +218,7 @@ test("decide is total: every snapshot has a step, and never a start beside somet
           phases: phases(...drawn.states),
           sandboxes,
           cancelRequested: drawn.cancelRequested,
-          now: instant(drawn.late ? 2000n : 10n),
+          now: instant(drawn.late ? 2_000_000_000n : 10n),
           pins: drawn.pinned ? { engine: "a".repeat(40) } : {},
           artifactDeclared: drawn.artifactDeclared,
         }),

@@ -1,5 +1,5 @@
 import type { JobId, TenantId } from "../core/ids.ts";
-import type { Instant } from "../core/time.ts";
+import { type Instant, instant } from "../core/time.ts";
 import type { OutputState } from "../sandboxes/log-archive.ts";
 import { isProvenStopped, type Sandbox } from "../sandboxes/sandbox.ts";
 import type { PhaseKind } from "../wire/job.ts";
@@ -36,6 +36,8 @@ export interface Failure {
 /** Everything that decides what is done next, read in one snapshot. */
 export interface AttemptSnapshot {
   readonly now: Instant;
+  /** When the look began, on this machine's monotonic clock: how old `now` is by the time it is acted on. */
+  readonly seenAtMs: number;
   readonly tenant: TenantId;
   readonly job: JobId;
   readonly ordinal: number;
@@ -111,25 +113,38 @@ const cleaning: Readonly<Record<OutputState, Step>> = {
 export function decide(view: AttemptSnapshot): Step {
   if (view.state === "cleaned") return { do: "nothing" };
   if (view.state === "finished") return cleaning[view.output];
-  const stop = stopReason(view);
   const alive = view.sandboxes.find((sandbox) => !isProvenStopped(sandbox.state));
-  if (alive !== undefined) return attend(alive, stop);
+  if (alive !== undefined) return attend(alive, stopReason(view, lastCall(view, alive.step)));
   const undrained = view.sandboxes.find((sandbox) => sandbox.uid !== null && !sandbox.log.settled);
-  if (undrained !== undefined) return { do: "drain", sandbox: undrained };
-
   const running = view.phases.find((phase) => phase.state === "running");
-  if (running !== undefined) return settle(view, running, stop);
+  if (undrained !== undefined) return { do: "drain", sandbox: undrained };
+  if (running !== undefined) return settle(view, running, stopReason(view, lastCall(view, running.name)));
   const failed = view.phases.find((phase) => phase.state === "failed");
+  const stop = stopReason(view, view.deadline);
   if (stop !== null) return finish(stop, null);
   if (failed !== undefined) return { do: "finish", outcome: "failed", failure: failureOf(view, failed) };
   const next = view.phases.find((phase) => phase.state === "pending");
-  if (next !== undefined) return { do: "advance", ended: null, next: begin(view, next) };
-  return { do: "finish", outcome: "succeeded", failure: null };
+  if (next === undefined) return { do: "finish", outcome: "succeeded", failure: null };
+  // A phase that would have to stop before it began is not begun.
+  const tooLate = stopReason(view, lastCall(view, next.name));
+  return tooLate === null ? { do: "advance", ended: null, next: begin(view, next) } : finish(tooLate, null);
 }
 
-function stopReason(view: AttemptSnapshot): StopReason | null {
+function stopReason(view: AttemptSnapshot, end: Instant): StopReason | null {
   if (view.cancelRequested) return "cancelled";
-  return view.now >= view.deadline ? "deadline" : null;
+  return view.now >= end ? "deadline" : null;
+}
+
+/** For the kill itself, and for the way there. */
+const killMarginUs = 500_000n;
+
+/**
+ * When a sandbox is asked to stop, so that even one that doesn't listen has ended at the attempt's deadline: its
+ * grace before that (E4).
+ */
+export function lastCall(view: Pick<AttemptSnapshot, "plan" | "deadline">, phase: string): Instant {
+  const grace = view.plan.phases.find(({ name }) => name === phase)?.grace_us ?? "0";
+  return instant(view.deadline - BigInt(grace) - killMarginUs);
 }
 
 function attend(sandbox: Sandbox, stop: StopReason | null): Step {

@@ -1,12 +1,13 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { isHoldfastError } from "../core/errors.ts";
+import { monotonicMs } from "../core/monotonic.ts";
 import { view as look } from "../core/postgres/transition.ts";
 import { RuntimeRefusal, type SandboxOutcome, type SandboxRef } from "../core/runtime.port.ts";
 import { microseconds, toMilliseconds } from "../core/time.ts";
 import type { Sandbox } from "../sandboxes/sandbox.ts";
 import { archiveLog, trimLog } from "./archive-log.ts";
 import { finishExecution } from "./attempt.store.ts";
-import type { AttemptSnapshot, Failure, Step } from "./attempt.ts";
+import { type AttemptSnapshot, type Failure, lastCall, type Step } from "./attempt.ts";
 import { clean } from "./clean.ts";
 import { type Attendance, readSpec, runtimeOf } from "./context.ts";
 import { readDeclaredArtifact } from "./object.sql.ts";
@@ -122,7 +123,10 @@ async function release(attendance: Attendance, view: AttemptSnapshot, sandbox: N
   const { context, lease, signal } = attendance;
   await fence(attendance, sandbox);
   try {
-    const limit = microseconds(view.deadline - view.now);
+    // Its own clock asks it to stop at the same moment as we would, whether anybody watches or not.
+    const age = BigInt(Math.ceil((monotonicMs() - view.seenAtMs) * 1000));
+    const left = lastCall(view, sandbox.step) - view.now - age;
+    const limit = microseconds(left > 0n ? left : 1n);
     await runtimeOf(context, sandbox).release(refOf(sandbox), lease.epoch, limit, signal);
   } catch (error) {
     // Gone or stopping: the next look tells how it ended.
@@ -153,7 +157,7 @@ async function watch(attendance: Attendance, view: AttemptSnapshot, sandbox: Nam
     case "running":
     case "stopping": {
       attendance.logs.follow(sandbox);
-      const ms = Math.min(toMilliseconds(view.deadline - view.now), lookAgainMs);
+      const ms = Math.min(toMilliseconds(lastCall(view, sandbox.step) - view.now), lookAgainMs);
       return attendance.pause(ms, (until) => runtime.changed(refOf(sandbox), until));
     }
     case "stopped":

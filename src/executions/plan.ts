@@ -57,11 +57,18 @@ export function planOf(spec: JobSpec, runtime: string): Plan {
     deadline_us: String(deadline),
     attempts: spec.attempts ?? planDefaults.attempts,
     sources: spec.sources ?? {},
-    phases: spec.phases.map(plannedPhase),
+    phases: spec.phases.map((phase) => plannedPhase(phase, deadline)),
   };
 }
 
-function plannedPhase(phase: PhaseSpec): PlannedPhase {
+/** The default leaves most of a short deadline to the work: a stop begins its grace before the deadline. */
+function graceOf(phase: PhaseSpec, deadline: Microseconds): bigint {
+  if (phase.grace !== undefined) return durationOf(phase.grace, `/spec/phases/${phase.name}/grace`);
+  const usual = durationOf(planDefaults.grace, "/spec/phases");
+  return usual < deadline / 4n ? usual : deadline / 4n;
+}
+
+function plannedPhase(phase: PhaseSpec, deadline: Microseconds): PlannedPhase {
   return {
     name: phase.name,
     kind: phase.kind,
@@ -69,7 +76,7 @@ function plannedPhase(phase: PhaseSpec): PlannedPhase {
     env: phase.env ?? {},
     secrets: phase.secrets ?? {},
     image: phase.image ?? null,
-    grace_us: String(durationOf(phase.grace ?? planDefaults.grace, `/spec/phases/${phase.name}/grace`)),
+    grace_us: String(graceOf(phase, deadline)),
     limits: {
       cpu_millicores: phase.limits?.cpu_millicores ?? planDefaults.cpuMillicores,
       memory_bytes: phase.limits?.memory_bytes ?? planDefaults.memoryBytes,

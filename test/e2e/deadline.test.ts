@@ -9,11 +9,11 @@ test("E4 E5: a job whose deadline passes while every controller is down is ended
   const controller = await stack.controller(first);
   const job = await stack.submit(
     first,
-    shellJob("late", [{ run: "echo begun; sleep 600" }], { deadline: "6s" }),
+    shellJob("late", [{ run: "trap '' TERM; while :; do echo beat; sleep 0.1; done" }], { deadline: "14s" }),
   );
   const running = await until("the phase runs", async () => {
-    const [row] = await stack.rows<{ name: string; uid: string }>(
-      "select name, uid from holdfast.sandbox_attempts where state = 'released'",
+    const [row] = await stack.rows<{ name: string; uid: string; deadline: string }>(
+      "select name, uid, (extract(epoch from deadline) * 1e6)::bigint::text as deadline from holdfast.sandbox_attempts where state = 'released'",
     );
     return row;
   });
@@ -27,6 +27,13 @@ test("E4 E5: a job whose deadline passes while every controller is down is ended
     return seen.state === "stopped" ? seen : null;
   });
   assert.equal(ended.outcome.kind, "deadline");
+  let last = 0n;
+  for await (const record of runtime.logs(running, { cursor: null, follow: false }, signal)) last = record.at;
+  const leftMs = Number(BigInt(running.deadline) - last) / 1000;
+  assert.ok(
+    leftMs >= 0 && leftMs < 6000,
+    `it ignored TERM, and was last heard ${leftMs} ms before its deadline`,
+  );
   const [unseen] = await stack.rows<{ state: string }>("select state from holdfast.jobs where job_id = $1", [
     job,
   ]);

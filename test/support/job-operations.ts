@@ -250,6 +250,7 @@ function sandboxOf(known: StoredJob): Sandbox {
 function snapshotOf({ job, plan, model, attempts }: StoredJob): AttemptSnapshot {
   return {
     now: instant(0n),
+    seenAtMs: 0,
     tenant,
     job,
     ordinal: model.attempts.length,
