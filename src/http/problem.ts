@@ -22,7 +22,10 @@ export function problemOf(error: HoldfastError, requestId: string): ProblemDocum
 
 /** The framework's own errors, by its stable codes. Anything unknown is a fault of ours. */
 const byFrameworkCode: Readonly<Record<string, readonly [ErrorCode, string]>> = {
-  FST_ERR_CTP_BODY_TOO_LARGE: ["payload_too_large", "the body is larger than this server accepts"],
+  FST_ERR_CTP_BODY_TOO_LARGE: [
+    "payload_too_large",
+    "the body is larger than this server accepts: 256 KiB on the API, 1 MiB on the callback",
+  ],
   FST_ERR_CTP_INVALID_MEDIA_TYPE: [
     "unsupported_media_type",
     "this media type is not one that the route takes",
