@@ -4,6 +4,7 @@ import type { JobId } from "../../src/core/ids.ts";
 import { readProcesses } from "../../src/runtimes/process/process-table.ts";
 import type { Arena } from "./arena.ts";
 import { runtimeOf } from "./controller-host.ts";
+import { assertInvariantsOf } from "./invariants.ts";
 import { until } from "./until.ts";
 
 /** Waits until everything of these jobs is over and cleaned. */
@@ -101,6 +102,7 @@ export async function assertNothingLeft(arena: Arena): Promise<void> {
     "select uid from holdfast.sandbox_attempts where uid is not null",
   );
   await assertNoProcessOf(uids.map((row) => row.uid));
+  await assertInvariantsOf(arena.foundation.db);
 }
 
 /** By the marks in their environment: supervisors and everything that they started. */
