@@ -79,18 +79,21 @@ create table holdfast.execution_phases (
   finished_at timestamptz,
   progress_message text constraint execution_phases_progress check (length(progress_message) <= 1000),
   progress_percent smallint constraint execution_phases_percent check (progress_percent between 0 and 100),
+  failure_code text constraint execution_phases_failure_code check (length(failure_code) <= 63),
+  failure_message text constraint execution_phases_failure_message check (length(failure_message) <= 1000),
   result jsonb constraint execution_phases_result check (jsonb_typeof(result) = 'object' and pg_column_size(result) <= 262144),
   primary key (tenant_id, attempt_id, number),
   constraint execution_phases_name_taken unique (tenant_id, attempt_id, name),
   foreign key (tenant_id, attempt_id) references holdfast.execution_attempts (tenant_id, attempt_id),
   constraint execution_phases_started check (state in ('pending', 'skipped') or started_at is not null),
-  constraint execution_phases_finished check ((state in ('succeeded', 'failed', 'skipped')) = (finished_at is not null))
+  constraint execution_phases_finished check ((state in ('succeeded', 'failed', 'skipped')) = (finished_at is not null)),
+  constraint execution_phases_failure_is_named check (num_nonnulls(failure_code, failure_message) = case state when 'failed' then 2 else 0 end)
 );
 create unique index execution_phases_one_running on holdfast.execution_phases (tenant_id, attempt_id) where state = 'running';
 create trigger execution_phases_keep before update on holdfast.execution_phases
   for each row execute function holdfast.keep_columns('tenant_id', 'attempt_id', 'number', 'name', 'kind');
 create trigger execution_phases_write_once before update on holdfast.execution_phases
-  for each row execute function holdfast.write_once('started_at', 'finished_at', 'result');
+  for each row execute function holdfast.write_once('started_at', 'finished_at', 'failure_code', 'failure_message', 'result');
 create trigger execution_phases_transitions before update of state on holdfast.execution_phases
   for each row execute function holdfast.keep_transitions(
     'pending>running', 'pending>skipped', 'running>succeeded', 'running>failed');
@@ -235,7 +238,8 @@ $$;
 grant update (state, deadline_reached_at, artifact_object, artifact_manifest, outcome, failure_code, failure_message,
   finished_at, cleaned_at, resource_version) on holdfast.execution_attempts to holdfast_controller;
 grant update (resource_version) on holdfast.execution_attempts to holdfast_operator, holdfast_retention;
-grant update (state, started_at, finished_at, progress_message, progress_percent, result) on holdfast.execution_phases to holdfast_controller;
+grant update (state, started_at, finished_at, failure_code, failure_message, progress_message, progress_percent, result)
+  on holdfast.execution_phases to holdfast_controller;
 grant update (stored_at, removed_at) on holdfast.attempt_objects to holdfast_controller;
 
 -- Slots belong to the installation. A tenant's transaction sees the free ones and its own.

@@ -7,6 +7,7 @@ import {
   failureWords,
   phaseMark,
   phaseTime,
+  phaseWord,
   progressWords,
   stateColor,
   stateWords,
@@ -89,14 +90,14 @@ function attemptLines(
   lines.push("  Phases");
   for (const phase of attempt.phases) {
     const words = [
-      phaseMark(phase.state),
+      phaseMark(phaseWord(phase)),
       visible(phase.name).padEnd(16),
       phase.kind.padEnd(8),
-      phase.state.padEnd(10),
+      phaseWord(phase).padEnd(10),
       phaseTime(phase, now),
       progressWords(phase),
     ];
-    lines.push(stateColor(phase.state, colors)(`    ${words.join(" ").trimEnd()}`));
+    lines.push(stateColor(phaseWord(phase), colors)(`    ${words.join(" ").trimEnd()}`));
   }
   if (attempt.sandboxes.length > 0) lines.push("  Sandboxes");
   for (const sandbox of attempt.sandboxes) lines.push(...sandboxLines(sandbox, colors));

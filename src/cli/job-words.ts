@@ -25,8 +25,15 @@ export function stateColor(state: string, colors: Colors): (text: string) => str
   }
 }
 
-export function phaseMark(state: PhaseView["state"]): string {
-  switch (state) {
+type PhaseWord = PhaseView["state"] | "cancelled";
+
+/** A phase that a cancellation stopped didn't go wrong. */
+export function phaseWord({ state, failure }: PhaseView): PhaseWord {
+  return failure?.code === "cancelled" ? "cancelled" : state;
+}
+
+export function phaseMark(word: PhaseWord): string {
+  switch (word) {
     case "pending":
       return "·";
     case "running":
@@ -35,6 +42,8 @@ export function phaseMark(state: PhaseView["state"]): string {
       return "✔";
     case "failed":
       return "✖";
+    case "cancelled":
+      return "■";
     case "skipped":
       return "-";
   }

@@ -6,6 +6,7 @@ import {
   currentAttempt,
   phaseMark,
   phaseTime,
+  phaseWord,
   progressWords,
   resultLines,
   stateColor,
@@ -49,9 +50,13 @@ export function plainPresenter({ terminal }: CommandContext): Presenter {
       for (const { attempt, phases, failure } of attempts) {
         for (const phase of phases) {
           if (phase.state === "pending") continue;
-          const time = phase.finished_at === null ? "" : ` after ${phaseTime(phase, 0)}`;
-          const text = `attempt ${attempt} phase ${visible(phase.name)} ${phase.state}${time}`;
-          await tell(`${attempt} ${phase.name} ${phase.state}`, text);
+          const word = phaseWord(phase);
+          const time = phase.finished_at === null ? "" : phaseTime(phase, 0);
+          const after = time === "" ? "" : ` after ${time}`;
+          await tell(
+            `${attempt} ${phase.name} ${word}`,
+            `attempt ${attempt} phase ${visible(phase.name)} ${word}${after}`,
+          );
         }
         if (failure !== null) {
           await tell(`${attempt} failure`, `attempt ${attempt} failed: ${visible(failure.message)}`);
@@ -122,9 +127,14 @@ function statusLines(
   else facts.push(`attempt ${attempt.attempt}`, elapsed(now - Date.parse(attempt.started_at)));
   const lines = [colors.bold(fitted(facts.join(" · "), columns))];
   for (const phase of attempt?.phases ?? []) {
-    const words = [phaseMark(phase.state), visible(phase.name), phaseTime(phase, now), progressWords(phase)];
+    const words = [
+      phaseMark(phaseWord(phase)),
+      visible(phase.name),
+      phaseTime(phase, now),
+      progressWords(phase),
+    ];
     const text = fitted(`  ${words.filter((word) => word !== "").join("  ")}`, columns);
-    lines.push(stateColor(phase.state, colors)(text));
+    lines.push(stateColor(phaseWord(phase), colors)(text));
   }
   if (lost !== undefined) {
     lines.push(colors.yellow(fitted(`${visible(lost.detail)}; trying again`, columns)));

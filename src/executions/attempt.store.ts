@@ -18,12 +18,15 @@ import {
   type AttemptState,
   deadlineFailure,
   type Failure,
+  failureMessageLengthMax,
+  failureOf,
   type Outcome,
+  type Phase,
   type PhaseState,
 } from "./attempt.ts";
 import { admissionHasRoom, admissionKind, advanceJob, lockJob } from "./job.store.ts";
 import { publishArtifact, readDeclaredArtifact } from "./object.sql.ts";
-import { listPhases, listPins, skipPendingPhases } from "./phase.sql.ts";
+import { type ListPhasesRow, listPhases, listPins, skipPendingPhases } from "./phase.sql.ts";
 import { type Plan, planDigest } from "./plan.ts";
 import { retentionKind } from "./retention.ts";
 
@@ -142,17 +145,24 @@ export function readAttemptSnapshot(
       plan: row.plan as Plan,
       deadline: row.deadline,
       cancelRequested: row.cancel_requested,
-      phases: phases.map((phase) => ({
-        ...phase,
-        kind: phase.kind as PhaseKind,
-        state: phase.state as PhaseState,
-      })),
+      phases: phases.map(phaseOf),
       sandboxes: await listSandboxes(tx, tenant, owner),
       pins: Object.fromEntries(pins.map((pin) => [pin.source, pin.commit_id])),
       artifactDeclared: row.artifact_declared,
       output: await readOutputState(tx, owner),
     };
   });
+}
+
+function phaseOf(row: ListPhasesRow): Phase {
+  const { number, name } = row;
+  return {
+    number,
+    name,
+    kind: row.kind as PhaseKind,
+    state: row.state as PhaseState,
+    failure: failureOf(row),
+  };
 }
 
 /** Move the attempt's version and append what happened, for whoever watches its job. */
@@ -224,8 +234,6 @@ export function finishExecution(db: Database, lease: HeldLease, finish: Finish):
   });
 }
 
-const messageLengthMax = 1000;
-
 /** What is recorded: cancellation comes first, and what ends after the deadline has failed (E10, E12). */
 function settleOutcome(
   finish: Finish,
@@ -241,7 +249,7 @@ function settleOutcome(
         : { outcome: "succeeded", failure: null };
     case "failed": {
       const { code, message } = finish.failure ?? { code: "failed", message: "The attempt failed." };
-      return { outcome: "failed", failure: { code, message: message.slice(0, messageLengthMax) } };
+      return { outcome: "failed", failure: { code, message: message.slice(0, failureMessageLengthMax) } };
     }
     default:
       return finish.outcome satisfies never;

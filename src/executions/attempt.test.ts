@@ -27,6 +27,7 @@ function phases(...states: PhaseState[]): Phase[] {
     name,
     kind,
     state: states[index] ?? "pending",
+    failure: states[index] === "failed" ? { code: "start_failed", message: "It did not start." } : null,
   }));
 }
 
@@ -157,6 +158,20 @@ test("E4: a sandbox is asked to stop its grace before the deadline, and none is 
   assert.equal(decide(view({ ...between, now: at(1n) })).do, "advance");
   const step = decide(view({ ...between, now: at(0n) }));
   assert.ok(step.do === "finish" && step.failure?.code === "deadline_exceeded");
+});
+
+test("E4: a phase that had no time to begin has missed the deadline, and so has its attempt", () => {
+  const lastCall = instant(1_000_000_000n - 10_500_000n);
+  const abandoned = sandbox("source", "stopped", { releasedAt: null, outcome: "never_started" });
+  const settled = decide(view({ now: lastCall, phases: phases("running"), sandboxes: [abandoned] }));
+  assert.ok(settled.do === "advance" && settled.next === null && settled.ended !== null);
+  assert.equal(settled.ended.failure?.code, "deadline_exceeded");
+  // The attempt fails with what its phase failed with, also when the deadline itself is still to come.
+  const failed = { ...settled.ended.phase, state: "failed" as const, failure: settled.ended.failure };
+  const step = decide(
+    view({ now: lastCall, phases: [failed, ...phases().slice(1)], sandboxes: [abandoned] }),
+  );
+  assert.deepEqual(step, { do: "finish", outcome: "failed", failure: settled.ended.failure });
 });
 
 test("the deadline of an attempt is its failure, also between phases", () => {

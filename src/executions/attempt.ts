@@ -26,11 +26,25 @@ export interface Phase {
   readonly name: string;
   readonly kind: PhaseKind;
   readonly state: PhaseState;
+  /** Why it failed, written when it did and never changed. Null in every other state. */
+  readonly failure: Failure | null;
 }
+
+/** Characters of a failure's message that are kept; the database refuses more. */
+export const failureMessageLengthMax = 1000;
 
 export interface Failure {
   readonly code: string;
   readonly message: string;
+}
+
+/** A failure as a row keeps it. */
+export function failureOf(row: {
+  readonly failure_code: string | null;
+  readonly failure_message: string | null;
+}): Failure | null {
+  const { failure_code: code, failure_message: message } = row;
+  return code === null ? null : { code, message: message ?? "" };
 }
 
 /** Everything that decides what is done next, read in one snapshot. */
@@ -122,7 +136,7 @@ export function decide(view: AttemptSnapshot): Step {
   const failed = view.phases.find((phase) => phase.state === "failed");
   const stop = stopReason(view, view.deadline);
   if (stop !== null) return finish(stop, null);
-  if (failed !== undefined) return { do: "finish", outcome: "failed", failure: failureOf(view, failed) };
+  if (failed !== undefined) return { do: "finish", outcome: "failed", failure: failed.failure };
   const next = view.phases.find((phase) => phase.state === "pending");
   if (next === undefined) return { do: "finish", outcome: "succeeded", failure: null };
   // A phase that would have to stop before it began is not begun.
@@ -247,10 +261,3 @@ const failureCodes: Readonly<Record<string, string>> = {
   stopped: "sandbox_lost",
   unknown: "sandbox_lost",
 };
-
-/** The failure of a phase that is settled already: the same words as when it was. */
-function failureOf(view: AttemptSnapshot, phase: Phase): Failure {
-  const last = view.sandboxes.filter((sandbox) => sandbox.step === phase.name).at(-1);
-  const failure = last === undefined ? null : phaseFailure(view, phase, last, null);
-  return failure ?? { code: "phase_failed", message: `Phase ${phase.name} failed.` };
-}

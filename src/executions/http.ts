@@ -67,7 +67,7 @@ const JobPage = Type.Object(
     next_page_token: Type.Union([Type.String(), Type.Null()]),
     cursor: Type.String(),
   },
-  closed,
+  { ...closed, title: "JobPage" },
 );
 const pageItemsDefault = 50;
 

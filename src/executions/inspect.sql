@@ -11,7 +11,7 @@ where a.tenant_id = holdfast.current_tenant() and a.job_id = :job
 order by a.ordinal;
 
 -- name: listPhases :many
-select p.attempt_id, p.number, p.name, p.kind, p.state, p.started_at, p.finished_at, p.progress_message,
+select p.attempt_id, p.number, p.name, p.kind, p.state, p.started_at, p.finished_at, p.failure_code, p.failure_message, p.progress_message,
   p.progress_percent, p.result
 from holdfast.execution_phases p
 where p.tenant_id = holdfast.current_tenant() and p.attempt_id = any (:attempts)

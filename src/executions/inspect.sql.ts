@@ -56,6 +56,8 @@ export interface ListPhasesRow {
   readonly state: string;
   readonly started_at: Instant | null;
   readonly finished_at: Instant | null;
+  readonly failure_code: string | null;
+  readonly failure_message: string | null;
   readonly progress_message: string | null;
   readonly progress_percent: number | null;
   readonly result: unknown;
@@ -66,7 +68,7 @@ export const listPhases = statement<ListPhasesParams, ListPhasesRow, "many">(
   "many",
   ["attempts"],
   ["plain"],
-  `select p.attempt_id, p.number, p.name, p.kind, p.state, p.started_at, p.finished_at, p.progress_message,
+  `select p.attempt_id, p.number, p.name, p.kind, p.state, p.started_at, p.finished_at, p.failure_code, p.failure_message, p.progress_message,
   p.progress_percent, p.result
 from holdfast.execution_phases p
 where p.tenant_id = holdfast.current_tenant() and p.attempt_id = any ($1)

@@ -11,6 +11,7 @@ import type {
   PlanView,
   SandboxView,
 } from "../wire/job.ts";
+import { failureOf } from "./attempt.ts";
 import {
   type ListArtifactsRow,
   type ListAttemptSandboxesRow,
@@ -91,8 +92,7 @@ export function attemptView(
     attempt: row.ordinal,
     state: row.state as AttemptView["state"],
     outcome: row.outcome as AttemptView["outcome"],
-    failure:
-      row.failure_code === null ? null : { code: row.failure_code, message: row.failure_message ?? "" },
+    failure: failureOf(row),
     pool: row.pool,
     plan_digest: row.plan_digest,
     started_at: formatInstant(row.started_at),
@@ -130,6 +130,7 @@ function phaseView(row: ListPhasesRow): PhaseView {
     finished_at: at(row.finished_at),
     progress:
       row.progress_message === null ? null : { message: row.progress_message, percent: row.progress_percent },
+    failure: failureOf(row),
     result: row.result as PhaseView["result"],
   };
 }

@@ -6,6 +6,7 @@ import { deleteLease, insertLease, lockLease, setLeasePriority } from "../core/l
 import type { Transaction } from "../core/postgres/transition.ts";
 import { formatInstant, type Instant } from "../core/time.ts";
 import type { JobPatch, JobSpec, JobState, JobSubmission, JobView } from "../wire/job.ts";
+import { failureOf } from "./attempt.ts";
 import {
   assertTenantAdmits,
   cancelQueuedJob,
@@ -275,7 +276,6 @@ export function jobView(row: JobRow): JobView {
     finished_at: timeOrNull(row.finished_at),
     cancel_requested_at: timeOrNull(row.cancel_requested_at),
     cancel_reason: row.cancel_reason,
-    failure:
-      row.failure_code === null ? null : { code: row.failure_code, message: row.failure_message ?? "" },
+    failure: failureOf(row),
   };
 }

@@ -1,7 +1,7 @@
 -- Phases of an attempt, the pins that its sources resolved to, and what they report.
 
 -- name: listPhases :many
-select number, name, kind, state from holdfast.execution_phases
+select number, name, kind, state, failure_code, failure_message from holdfast.execution_phases
 where tenant_id = holdfast.current_tenant() and attempt_id = :attempt order by number;
 
 -- Refused by the database while a pin is missing, unless it is a source phase (E9).
@@ -10,7 +10,9 @@ update holdfast.execution_phases set state = 'running', started_at = holdfast.le
 where tenant_id = holdfast.current_tenant() and attempt_id = :attempt and name = :phase and state = 'pending';
 
 -- name: endPhase :exec
-update holdfast.execution_phases set state = :state, finished_at = holdfast.ledger_now()
+-- null: failure_code, failure_message
+update holdfast.execution_phases
+set state = :state, failure_code = :failure_code, failure_message = :failure_message, finished_at = holdfast.ledger_now()
 where tenant_id = holdfast.current_tenant() and attempt_id = :attempt and name = :phase and state = 'running';
 
 -- name: skipPendingPhases :exec

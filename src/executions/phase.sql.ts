@@ -10,6 +10,8 @@ export interface ListPhasesRow {
   readonly name: string;
   readonly kind: string;
   readonly state: string;
+  readonly failure_code: string | null;
+  readonly failure_message: string | null;
 }
 
 export const listPhases = statement<ListPhasesParams, ListPhasesRow, "many">(
@@ -17,7 +19,7 @@ export const listPhases = statement<ListPhasesParams, ListPhasesRow, "many">(
   "many",
   ["attempt"],
   ["plain"],
-  `select number, name, kind, state from holdfast.execution_phases
+  `select number, name, kind, state, failure_code, failure_message from holdfast.execution_phases
 where tenant_id = holdfast.current_tenant() and attempt_id = $1 order by number`,
 );
 
@@ -38,6 +40,8 @@ where tenant_id = holdfast.current_tenant() and attempt_id = $1 and name = $2 an
 
 export interface EndPhaseParams {
   readonly state: string;
+  readonly failure_code: string | null;
+  readonly failure_message: string | null;
   readonly attempt: string;
   readonly phase: string;
 }
@@ -45,10 +49,11 @@ export interface EndPhaseParams {
 export const endPhase = statement<EndPhaseParams, never, "exec">(
   "phase.endPhase",
   "exec",
-  ["state","attempt","phase"],
-  ["plain","plain","plain"],
-  `update holdfast.execution_phases set state = $1, finished_at = holdfast.ledger_now()
-where tenant_id = holdfast.current_tenant() and attempt_id = $2 and name = $3 and state = 'running'`,
+  ["state","failure_code","failure_message","attempt","phase"],
+  ["plain","plain","plain","plain","plain"],
+  `update holdfast.execution_phases
+set state = $1, failure_code = $2, failure_message = $3, finished_at = holdfast.ledger_now()
+where tenant_id = holdfast.current_tenant() and attempt_id = $4 and name = $5 and state = 'running'`,
 );
 
 export interface SkipPendingPhasesParams {

@@ -10,7 +10,13 @@ import * as sandboxes from "../sandboxes/sandbox.store.ts";
 import { type LogProgress, type Sandbox, sandboxName } from "../sandboxes/sandbox.ts";
 import { lockAttempt } from "./attempt.sql.ts";
 import { recordEvent, underLease } from "./attempt.store.ts";
-import type { AttemptSnapshot, EndedPhase, NextPhase, StopReason } from "./attempt.ts";
+import {
+  type AttemptSnapshot,
+  type EndedPhase,
+  failureMessageLengthMax,
+  type NextPhase,
+  type StopReason,
+} from "./attempt.ts";
 import * as sql from "./phase.sql.ts";
 import { sandboxSpecOf } from "./plan.ts";
 
@@ -36,7 +42,13 @@ export function advancePhase(
     await lockActive(tx, attempt);
     if (step.ended !== null) {
       const { phase, state, failure } = step.ended;
-      const ended = await tx.run(sql.endPhase, { attempt, phase: phase.name, state });
+      const ended = await tx.run(sql.endPhase, {
+        attempt,
+        phase: phase.name,
+        state,
+        failure_code: failure?.code ?? null,
+        failure_message: failure?.message.slice(0, failureMessageLengthMax) ?? null,
+      });
       if (ended === 1) await recordEvent(tx, attempt, `phase.${state}`, { phase: phase.name, failure });
     }
     if (step.next === null) return;

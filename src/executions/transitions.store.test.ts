@@ -58,6 +58,7 @@ test("phases: the database accepts exactly the edges of the table", async () => 
       [
         "started_at = '2026-01-01T00:00:00Z'",
         `finished_at = ${state === "pending" || state === "running" ? "null" : "'2026-01-01T00:00:00Z'"}`,
+        `failure_code = ${state === "failed" ? "'x'" : "null"}, failure_message = ${state === "failed" ? "'y'" : "null"}`,
       ].join(", "),
   });
   assert.deepEqual(edges, edgesOf(phaseTransitions));

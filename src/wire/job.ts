@@ -18,6 +18,8 @@ export const jobLimits = {
 } as const;
 
 const closed = { additionalProperties: false } as const;
+/** The title names the shape in the OpenAPI document. */
+const titled = (title: string) => ({ ...closed, title });
 
 export const Name = Type.String({ pattern: "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$" });
 export const PhaseName = Type.String({ pattern: "^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$" });
@@ -53,7 +55,7 @@ export const Ref = Type.String({
 export const ImageName = Type.String({ minLength: 1, maxLength: 512, pattern: "^[^\\u0000-\\u0020]+$" });
 export const SecretKey = Type.String({ pattern: "^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$" });
 
-export const Source = Type.Object({ repository: Repository, ref: Ref }, closed);
+export const Source = Type.Object({ repository: Repository, ref: Ref }, titled("Source"));
 
 export const PhaseKind = Type.Union([
   Type.Literal("source"),
@@ -99,7 +101,7 @@ export const PhaseSpec = Type.Object(
       ),
     ),
   },
-  closed,
+  titled("PhaseSpec"),
 );
 
 export const JobSpec = Type.Object(
@@ -114,7 +116,7 @@ export const JobSpec = Type.Object(
     ),
     phases: Type.Array(PhaseSpec, { minItems: 1, maxItems: jobLimits.phasesMax }),
   },
-  closed,
+  titled("JobSpec"),
 );
 
 /** A job file, and the body of `POST /v1/jobs`. */
@@ -128,7 +130,7 @@ export const JobSubmission = Type.Object(
     ),
     spec: JobSpec,
   },
-  closed,
+  titled("JobSubmission"),
 );
 
 export const JobState = Type.Union([
@@ -141,7 +143,7 @@ export const JobState = Type.Union([
 
 const Nullable = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
 
-export const Failure = Type.Object({ code: Type.String(), message: Type.String() }, closed);
+export const Failure = Type.Object({ code: Type.String(), message: Type.String() }, titled("Failure"));
 
 /** A job as the API shows it, and the body of its changes. */
 export const JobView = Type.Object(
@@ -162,7 +164,7 @@ export const JobView = Type.Object(
     cancel_reason: Nullable(Type.String()),
     failure: Nullable(Failure),
   },
-  closed,
+  titled("JobView"),
 );
 
 export const PhaseView = Type.Object(
@@ -179,9 +181,11 @@ export const PhaseView = Type.Object(
     started_at: Nullable(Timestamp),
     finished_at: Nullable(Timestamp),
     progress: Nullable(Type.Object({ message: Type.String(), percent: Nullable(Type.Integer()) }, closed)),
+    /** Why it failed; null in every other state. */
+    failure: Nullable(Failure),
     result: Nullable(Type.Record(Type.String(), Type.Unknown())),
   },
-  closed,
+  titled("PhaseView"),
 );
 
 export const SandboxView = Type.Object(
@@ -214,7 +218,7 @@ export const SandboxView = Type.Object(
     log_bytes: Type.Integer(),
     log_truncated: Type.Boolean(),
   },
-  closed,
+  titled("SandboxView"),
 );
 
 /** An attempt's output after its end: archived, and removed when its retention has ended. */
@@ -228,7 +232,7 @@ export const LogArchiveView = Type.Object(
     retain_until: Timestamp,
     removed_at: Nullable(Timestamp),
   },
-  closed,
+  titled("LogArchiveView"),
 );
 
 /** What an attempt was going to do, decided before anything of it existed (E1), and kept for good (E14). */
@@ -264,12 +268,12 @@ export const PlanView = Type.Object(
       ),
     ),
   },
-  closed,
+  titled("PlanView"),
 );
 /** The digest is that of the plan in canonical JSON: it tells whether two attempts were meant to do the same. */
 export const AttemptPlanView = Type.Object(
   { job_id: Uuid, attempt: Type.Integer({ minimum: 1, maximum: 2 }), plan_digest: Sha256, plan: PlanView },
-  closed,
+  titled("AttemptPlanView"),
 );
 
 export const AttemptView = Type.Object(
@@ -295,7 +299,7 @@ export const AttemptView = Type.Object(
     /** Null while it runs, until its output is archived, and when it wrote nothing. */
     log: Nullable(LogArchiveView),
   },
-  closed,
+  titled("AttemptView"),
 );
 
 export const ArtifactView = Type.Object(
@@ -312,7 +316,7 @@ export const ArtifactView = Type.Object(
       Type.Object({ name: Type.String(), bytes: Type.Integer({ minimum: 0 }), sha256: Sha256 }, closed),
     ),
   },
-  closed,
+  titled("ArtifactView"),
 );
 
 /** A merge patch (RFC 7396): labels that it doesn't name stay, a label set to null is removed. */
@@ -321,10 +325,10 @@ export const JobPatch = Type.Object(
     labels: Type.Optional(Type.Record(LabelName, Nullable(Text(255)), labelBounds)),
     priority: Type.Optional(Priority),
   },
-  { ...closed, minProperties: 1 },
+  { ...titled("JobPatch"), minProperties: 1 },
 );
 
-export const JobCancellation = Type.Object({ reason: Type.Optional(Text(1000)) }, closed);
+export const JobCancellation = Type.Object({ reason: Type.Optional(Text(1000)) }, titled("JobCancellation"));
 
 /** One line of output, as `GET /v1/jobs/{id}/logs` streams it (JSON lines). */
 export const LogLine = Type.Object(
@@ -336,7 +340,7 @@ export const LogLine = Type.Object(
     at: Timestamp,
     text: Type.String(),
   },
-  closed,
+  titled("LogLine"),
 );
 
 /** One change, as the watch stream sends it in `data`. */
@@ -351,7 +355,7 @@ export const ChangeEvent = Type.Object(
     at: Timestamp,
     body: Type.Unknown(),
   },
-  closed,
+  titled("ChangeEvent"),
 );
 
 export type JobSpec = Static<typeof JobSpec>;

@@ -205,7 +205,10 @@ function phases(): readonly Corruption[] {
         "phaseWaitsForTheOneBefore",
         `started_at = started_at - interval '1 hour' where attempt_id = ${cleaned} and number = 2`,
       ],
-      ["phaseWaitsForTheOneBefore", `state = 'failed' where attempt_id = ${cleaned} and number = 1`],
+      [
+        "phaseWaitsForTheOneBefore",
+        `state = 'failed', failure_code = 'x', failure_message = 'y' where attempt_id = ${cleaned} and number = 1`,
+      ],
       ["phaseWaitsForTheOneBefore", `started_at = now() where attempt_id = ${active} and number = 2`],
       [
         "sandboxHasItsPhase",

@@ -272,7 +272,7 @@ function stepOf(model: JobModel): Parameters<typeof advancePhase>[3] {
   const phase = (at: number): Phase => {
     const planned = modelPhases[at];
     if (planned === undefined) throw new Error("the plan has no such phase");
-    return { number: at + 1, ...planned, state: "pending" };
+    return { number: at + 1, ...planned, state: "pending", failure: null };
   };
   return {
     ended: ended === null ? null : { phase: phase(ended), state: "succeeded", failure: null },

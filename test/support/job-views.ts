@@ -57,6 +57,7 @@ export function attemptView(more: Partial<AttemptView> = {}): AttemptView {
         started_at: at(2),
         finished_at: at(5),
         progress: null,
+        failure: null,
         result: null,
       },
       {
@@ -66,6 +67,7 @@ export function attemptView(more: Partial<AttemptView> = {}): AttemptView {
         started_at: at(6),
         finished_at: null,
         progress: { message: "half way", percent: 50 },
+        failure: null,
         result: null,
       },
     ],
