@@ -3,7 +3,6 @@ import { AgentPatch } from "./agent.ts";
 import { Labels, Name, Sha256, Timestamp, Uuid } from "./job.ts";
 
 const closed = { additionalProperties: false } as const;
-const Nullable = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
 
 /** What a person wants of it: `active` runs activations, `suspended` lets them wait, `closed` takes no more. */
 export const DesiredState = Type.Union([
