@@ -14,6 +14,7 @@ import { instant, type Microseconds } from "../../core/time.ts";
 import { isApiError } from "./api-error.ts";
 import type { KubernetesConnection } from "./connection.ts";
 import { followLog } from "./log-follow.ts";
+import { nodeWords } from "./node.ts";
 import { observationOf } from "./observation.ts";
 import type { Pod } from "./pod.ts";
 import { PodApi, type PodApiLimits } from "./pod-api.ts";
@@ -29,6 +30,7 @@ import { annotations, epochOf, hasNode, isDeleting, isHeld, labels, time } from 
 import { fencePatch, finalizerPatch, lowerPatch, releasePatch, stopPatch } from "./pod-patches.ts";
 import { proofOf } from "./proof.ts";
 import { refusalOfCreate, requireReleasable } from "./refusals.ts";
+import type { SeenCall } from "./request.ts";
 import { nextStep, type Step } from "./upkeep.ts";
 import { VersionMemory } from "./version-memory.ts";
 
@@ -41,6 +43,10 @@ export interface KubernetesRuntimeOptions {
   /** Output that is read of each sandbox. */
   readonly logBytesMax?: number;
   readonly limits?: Partial<PodApiLimits>;
+  /** Whether what a pod's node says is read when its stop can't be proven. Needs the right to `get` nodes. */
+  readonly readNodes?: boolean;
+  /** For counting requests. */
+  readonly onRequest?: SeenCall;
 }
 
 const defaultLogBytesMax = 64 * 1024 * 1024;
@@ -73,6 +79,7 @@ class KubernetesRuntime implements Runtime {
   readonly #settings: PodSettings;
   readonly #logBytesMax: number;
   readonly #feed: PodFeed;
+  readonly #readNodes: boolean;
   /** What was last seen of each object: only what is newer is a change. */
   readonly #versions = new VersionMemory();
 
@@ -80,7 +87,8 @@ class KubernetesRuntime implements Runtime {
     if (!/^[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?$/.test(options.installation)) {
       throw new HoldfastError("invalid_configuration", "the installation id is not a value of a label");
     }
-    this.#api = new PodApi(options.connection, options.namespace, options.limits);
+    this.#api = new PodApi(options.connection, options.namespace, options.limits, options.onRequest);
+    this.#readNodes = options.readNodes ?? false;
     this.#installation = options.installation;
     this.#selector = `${labels.installation}=${options.installation}`;
     this.#feed = new PodFeed(this.#api, this.#selector);
@@ -149,7 +157,10 @@ class KubernetesRuntime implements Runtime {
       const seen = await this.#look(ref.name, signal);
       if (seen === null || seen.pod.metadata.uid !== ref.uid) return { state: "absent" };
       await this.#keep(seen, signal);
-      return observationOf(seen.pod);
+      const observation = observationOf(seen.pod);
+      if (observation.state !== "unproven" || !this.#readNodes || !hasNode(seen.pod)) return observation;
+      const words = await nodeWords(this.#api, seen.pod.spec.nodeName ?? "", signal);
+      return { state: "unproven", reason: `${observation.reason}; ${words}` };
     } catch (error) {
       signal.throwIfAborted();
       return { state: "unproven", reason: `the API server can't be asked: ${String(error)}` };

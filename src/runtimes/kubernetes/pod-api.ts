@@ -1,8 +1,8 @@
 import type { IncomingMessage } from "node:http";
-import { ApiError } from "./api-error.ts";
+import { ApiError, isRecord } from "./api-error.ts";
 import type { KubernetesConnection } from "./connection.ts";
 import { type Pod, readPod, readPodPage } from "./pod.ts";
-import { type ApiRequest, Transport } from "./request.ts";
+import { type ApiRequest, type SeenCall, Transport } from "./request.ts";
 import { retrying } from "./retry.ts";
 
 /** One operation of RFC 6902. */
@@ -52,20 +52,22 @@ export class PodApi {
   readonly #transport: Transport;
   readonly #path: string;
 
-  constructor(connection: KubernetesConnection, namespace: string, limits: Partial<PodApiLimits> = {}) {
+  constructor(
+    connection: KubernetesConnection,
+    namespace: string,
+    limits: Partial<PodApiLimits> = {},
+    seen?: SeenCall,
+  ) {
     this.limits = { ...defaultLimits, ...limits };
-    this.#transport = new Transport(connection, {
-      requestMs: this.limits.requestMs,
-      bodyBytesMax,
-      socketsMax,
-    });
+    const { requestMs } = this.limits;
+    this.#transport = new Transport(connection, { requestMs, bodyBytesMax, socketsMax }, seen);
     this.#path = `/api/v1/namespaces/${encodeURIComponent(namespace)}/pods`;
   }
 
   async create(manifest: unknown, signal: AbortSignal): Promise<Pod> {
     return readPod(
       await this.#json(
-        { method: "POST", path: `${this.#path}?fieldValidation=Strict`, body: manifest },
+        { ...pods("create"), method: "POST", path: `${this.#path}?fieldValidation=Strict`, body: manifest },
         signal,
       ),
     );
@@ -77,7 +79,7 @@ export class PodApi {
     signal: AbortSignal,
   ): Promise<{ readonly pod: Pod; readonly serverTime: number } | null> {
     try {
-      const answer = await this.#call({ method: "GET", path: this.#of(name) }, signal);
+      const answer = await this.#call({ ...pods("get"), method: "GET", path: this.#of(name) }, signal);
       return { pod: readPod(parseBody(answer.body)), serverTime: answer.serverTime };
     } catch (error) {
       if (error instanceof ApiError && error.status === 404) return null;
@@ -94,7 +96,10 @@ export class PodApi {
       const query = new URLSearchParams({ labelSelector: selector, limit: String(this.limits.pageItemsMax) });
       if (next !== "") query.set("continue", next);
       const page = readPodPage(
-        await this.#json({ method: "GET", path: `${this.#path}?${query.toString()}` }, signal),
+        await this.#json(
+          { ...pods("list"), method: "GET", path: `${this.#path}?${query.toString()}` },
+          signal,
+        ),
       );
       yield page;
       next = page.next;
@@ -105,7 +110,7 @@ export class PodApi {
   async patch(name: string, operations: readonly PatchOperation[], signal: AbortSignal): Promise<Pod> {
     const contentType = "application/json-patch+json";
     const request = { method: "PATCH", path: this.#of(name), body: operations, contentType } as const;
-    return readPod(await this.#json(request, signal));
+    return readPod(await this.#json({ ...pods("patch"), ...request }, signal));
   }
 
   /** Asks only: the object stays until its finalizers are gone. A foreign UID or version is a 409. */
@@ -115,14 +120,15 @@ export class PodApi {
     signal: AbortSignal,
   ): Promise<void> {
     const body = { apiVersion: "v1", kind: "DeleteOptions", preconditions };
-    await this.#call({ method: "DELETE", path: this.#of(name), body }, signal);
+    await this.#call({ ...pods("delete"), method: "DELETE", path: this.#of(name), body }, signal);
   }
 
   /** One connection of a watch, as raw lines of JSON. */
   async openWatch(query: Readonly<Record<string, string>>, signal: AbortSignal): Promise<IncomingMessage> {
     const all = { watch: "1", allowWatchBookmarks: "true", timeoutSeconds: String(this.limits.watchSeconds) };
     const path = `${this.#path}?${new URLSearchParams({ ...all, ...query }).toString()}`;
-    return retrying(this.limits, signal, () => this.#transport.stream({ method: "GET", path }, signal));
+    const request = { ...pods("watch"), method: "GET", path } as const;
+    return retrying(this.limits, signal, () => this.#transport.stream(request, signal));
   }
 
   /**
@@ -136,12 +142,29 @@ export class PodApi {
       search.set("sinceTime", new Date(Number(query.sinceSecond) * 1000).toISOString().replace(".000", ""));
     }
     const response = await this.#transport.stream(
-      { method: "GET", path: `${this.#of(name)}/log?${search.toString()}` },
+      {
+        verb: "get",
+        resource: "pods/log",
+        method: "GET",
+        path: `${this.#of(name)}/log?${search.toString()}`,
+      },
       signal,
     );
     if (response.statusCode !== 204) return response;
     response.resume();
     return null;
+  }
+
+  /** A node's object; null: there is none of this name. */
+  async node(name: string, signal: AbortSignal): Promise<Readonly<Record<string, unknown>> | null> {
+    const path = `/api/v1/nodes/${encodeURIComponent(name)}`;
+    try {
+      const node = await this.#json({ verb: "get", resource: "nodes", method: "GET", path }, signal);
+      return isRecord(node) ? node : {};
+    } catch (error) {
+      if (error instanceof ApiError && error.reason === "NotFound") return null;
+      throw error;
+    }
   }
 
   close(): void {
@@ -160,6 +183,8 @@ export class PodApi {
     return `${this.#path}/${encodeURIComponent(name)}`;
   }
 }
+
+const pods = <const Verb extends ApiRequest["verb"]>(verb: Verb) => ({ verb, resource: "pods" }) as const;
 
 function parseBody(body: string): unknown {
   try {

@@ -3,7 +3,16 @@ import { Agent as HttpsAgent, request as httpsRequest } from "node:https";
 import { ApiError, errorOf, noAnswer } from "./api-error.ts";
 import type { KubernetesConnection } from "./connection.ts";
 
-export interface ApiRequest {
+/** What is asked, in the words of a Role. */
+export interface ApiCall {
+  readonly verb: "create" | "get" | "list" | "watch" | "patch" | "delete";
+  readonly resource: "pods" | "pods/log" | "nodes";
+}
+
+/** For counting: one a request that was sent, with its status; 0: no answer. */
+export type SeenCall = (call: ApiCall, status: number) => void;
+
+export interface ApiRequest extends ApiCall {
   readonly method: "GET" | "POST" | "PATCH" | "DELETE";
   /** Below the server's own path, with its query. */
   readonly path: string;
@@ -36,8 +45,10 @@ export class Transport {
   readonly #connection: KubernetesConnection;
   readonly #limits: TransportLimits;
   readonly #agent: HttpAgent;
+  readonly #seen: SeenCall;
 
-  constructor(connection: KubernetesConnection, limits: TransportLimits) {
+  constructor(connection: KubernetesConnection, limits: TransportLimits, seen: SeenCall = () => undefined) {
+    this.#seen = seen;
     const { protocol } = new URL(connection.server);
     const options = { keepAlive: true, maxSockets: limits.socketsMax };
     this.#connection = connection;
@@ -104,8 +115,14 @@ export class Transport {
     };
     const send = url.protocol === "http:" ? httpRequest : httpsRequest;
     return new Promise((resolve, reject) => {
-      const sent = send(url, options, resolve);
+      let answered = false;
+      const sent = send(url, options, (response) => {
+        answered = true;
+        this.#seen(request, response.statusCode ?? 0);
+        resolve(response);
+      });
       sent.once("error", (error) => {
+        if (!answered) this.#seen(request, 0);
         const cause: unknown = bounded.aborted ? bounded.reason : error;
         reject(outer.aborted ? reasonOf(outer) : noAnswer(describe(request), cause));
       });
