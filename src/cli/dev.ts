@@ -3,11 +3,19 @@ import { Command, Option } from "commander";
 import { resetHome } from "../dev/reset.ts";
 import { type DevStack, startDev } from "../dev/stack.ts";
 import { openLog } from "../main/log.ts";
+import { type RuntimeKind, runtimeKinds } from "../main/runtimes.ts";
 import type { CommandContext } from "./context.ts";
 import { numberFlag } from "./flags.ts";
 import { onInterrupt } from "./interrupt.ts";
 
-export interface DevFlags {
+export interface RuntimeFlags {
+  readonly runtime?: RuntimeKind;
+}
+
+export const runtimeFlag = (): Option =>
+  new Option("--runtime <kind>", "where phases run (or HOLDFAST_RUNTIME)").choices(runtimeKinds);
+
+export interface DevFlags extends RuntimeFlags {
   readonly directory?: string;
   readonly port?: number;
   readonly reset?: boolean;
@@ -22,6 +30,7 @@ export function withDevFlags(command: Command): Command {
     .addOption(
       new Option("--directory <folder>", "where the store and everything of it lives").default(".holdfast"),
     )
+    .addOption(runtimeFlag())
     .option("--reset", "remove jobs, output and artifacts in that folder first; secrets stay");
 }
 
@@ -35,7 +44,8 @@ Examples:
   $ holdfast dev --port 8080     on another port
   $ holdfast dev --reset         begin with an empty store
 
-Everything listens on loopback. Phases run as processes of this user: nothing isolates them.`,
+Everything listens on loopback. Phases run as processes of this user: nothing isolates them. With --runtime
+kubernetes they run as pods, which must reach HOLDFAST_CALLBACK_URL, served on HOLDFAST_CALLBACK_HOST here.`,
     )
     .action(async (flags: DevFlags) => {
       await withDev(context, flags, async (dev, signal) => {
@@ -66,6 +76,7 @@ export async function withDev<T>(
       queueMax: config.queueMax,
       logBytesMax: BigInt(config.logBytesMax),
       logRetention: config.logRetention,
+      runtime: { kind: flags.runtime ?? config.runtime, config },
       log: openLog(config.logLevel === "info" ? "warn" : config.logLevel, process.stderr),
       announce,
     });

@@ -1,4 +1,3 @@
-import { dirname, join } from "node:path";
 import { Command } from "commander";
 import { required } from "../config.ts";
 import { openBlobs } from "../main/blobs.ts";
@@ -7,9 +6,9 @@ import { openGateway } from "../main/gateway.ts";
 import { readCallbackKeys } from "../main/keys.ts";
 import { openLog } from "../main/log.ts";
 import { type Foundation, openFoundation } from "../main/process.ts";
-import { processRuntime } from "../runtimes/process/process-runtime.ts";
+import { openRuntime } from "../main/runtimes.ts";
 import type { CommandContext } from "./context.ts";
-import { untilAborted } from "./dev.ts";
+import { type RuntimeFlags, runtimeFlag, untilAborted } from "./dev.ts";
 import { onInterrupt } from "./interrupt.ts";
 
 const attemptsMax = 200;
@@ -51,6 +50,7 @@ It never applies a migration: \`holdfast schema apply\` does. SIGTERM drains and
 export function controllerCommand(context: CommandContext): Command {
   return new Command("controller")
     .description("start jobs and drive their attempts")
+    .addOption(runtimeFlag())
     .addHelpText(
       "after",
       `
@@ -58,27 +58,22 @@ Examples:
   $ HOLDFAST_DATABASE_URL=… HOLDFAST_INSTALLATION=prod HOLDFAST_BLOB_DIRECTORY=/blobs \\
     HOLDFAST_SANDBOX_DIRECTORY=/sandboxes HOLDFAST_SECRETS_DIRECTORY=/secrets \\
     HOLDFAST_CALLBACK_KEYS_FILE=/keys holdfast controller
+  $ HOLDFAST_KUBECONFIG=~/.kube/config HOLDFAST_KUBERNETES_NAMESPACE=sandboxes … \\
+    holdfast controller --runtime kubernetes
 
 Several may run on one store: leases decide who does what. SIGTERM gives everything back at once.`,
     )
-    .action(() =>
-      serve(context, "controller", controllerKinds, async (foundation, log) => {
-        const { config } = context;
-        const keys = readCallbackKeys(required(config, "callbackKeysFile"));
-        const installation = required(config, "installation");
+    .action(async (flags: RuntimeFlags) => {
+      const { config } = context;
+      const keys = readCallbackKeys(required(config, "callbackKeysFile"));
+      const installation = required(config, "installation");
+      const runtime = await openRuntime(config, { kind: flags.runtime ?? config.runtime, installation });
+      await serve(context, "controller", controllerKinds, async (foundation, log) => {
         let origin = config.callbackUrl ?? "";
         const { blobs, beside } = openBlobs(config, () => origin, log);
         const running = await openController(foundation, {
           installation,
-          runtime: processRuntime({
-            directory: required(config, "sandboxDirectory"),
-            installation,
-            secretsDirectory:
-              config.secretsDirectory ?? join(required(config, "sandboxDirectory"), ".secrets"),
-            searchPath: `${dirname(process.execPath)}:/usr/local/bin:/usr/bin:/bin`,
-            // With its framing, far above the attempt's bound: that one is to cut off, with its one mark.
-            logBytesMax: 4 * config.logBytesMax,
-          }),
+          runtime,
           blobs,
           beside,
           callback: { host: config.callbackHost, port: config.callbackPort, url: config.callbackUrl, keys },
@@ -92,8 +87,8 @@ Several may run on one store: leases decide who does what. SIGTERM gives everyth
         if (origin === "") origin = `http://${config.callbackHost}:${running.callbackPort}`;
         await context.terminal.out(`controller, callbacks on ${origin}\n`);
         return () => running.close();
-      }),
-    );
+      });
+    });
 }
 
 async function serve(

@@ -1,3 +1,4 @@
+import * as cluster from "./kubernetes.ts";
 import * as read from "./readers.ts";
 
 /** One key of the environment. `docs/reference/config.md` documents each, and a test holds the two to each other. */
@@ -28,7 +29,7 @@ export const configKeys = {
   callbackKeysFile: { name: "HOLDFAST_CALLBACK_KEYS_FILE", read: read.path },
 
   // Outside
-  runtime: { name: "HOLDFAST_RUNTIME", fallback: "process", read: read.oneOf("process") },
+  runtime: { name: "HOLDFAST_RUNTIME", fallback: "process", read: read.oneOf("process", "kubernetes") },
   sandboxDirectory: { name: "HOLDFAST_SANDBOX_DIRECTORY", read: read.path },
   secretsDirectory: { name: "HOLDFAST_SECRETS_DIRECTORY", read: read.path },
   blobStore: { name: "HOLDFAST_BLOB_STORE", fallback: "directory", read: read.oneOf("directory", "s3") },
@@ -41,6 +42,19 @@ export const configKeys = {
   s3SecretAccessKey: { name: "HOLDFAST_S3_SECRET_ACCESS_KEY", secret: true, read: read.token },
   s3PathStyle: { name: "HOLDFAST_S3_PATH_STYLE", fallback: "false", read: read.yesOrNo },
   directCommand: { name: "HOLDFAST_DIRECT_COMMAND", fallback: "docker", read: read.anyText },
+
+  // Kubernetes
+  kubernetesNamespace: { name: "HOLDFAST_KUBERNETES_NAMESPACE", read: cluster.dnsLabel },
+  kubernetesConfig: { name: "HOLDFAST_KUBECONFIG", read: read.path },
+  kubernetesContext: { name: "HOLDFAST_KUBERNETES_CONTEXT", read: read.anyText },
+  kubernetesImage: { name: "HOLDFAST_KUBERNETES_IMAGE", read: cluster.imageName },
+  kubernetesRunAs: { name: "HOLDFAST_KUBERNETES_RUN_AS", fallback: "65532:65532", read: cluster.runAs },
+  kubernetesNodeSelector: { name: "HOLDFAST_KUBERNETES_NODE_SELECTOR", read: cluster.nodeSelector },
+  kubernetesTolerations: { name: "HOLDFAST_KUBERNETES_TOLERATIONS", read: cluster.tolerations },
+  kubernetesPullSecrets: { name: "HOLDFAST_KUBERNETES_IMAGE_PULL_SECRETS", read: cluster.objectNames },
+  kubernetesRuntimeClass: { name: "HOLDFAST_KUBERNETES_RUNTIME_CLASS", read: cluster.objectName },
+  kubernetesPriorityClass: { name: "HOLDFAST_KUBERNETES_PRIORITY_CLASS", read: cluster.objectName },
+  kubernetesReadNodes: { name: "HOLDFAST_KUBERNETES_READ_NODES", fallback: "false", read: read.yesOrNo },
 
   // Limits
   queueMax: { name: "HOLDFAST_QUEUE_MAX", fallback: "1000", read: read.wholeNumber(1, 1_000_000) },

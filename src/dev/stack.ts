@@ -1,6 +1,6 @@
-import { dirname } from "node:path";
 import type { Logger } from "pino";
 import { directoryBlobs } from "../blobs/directory/directory-blobs.ts";
+import { type Config, required } from "../config.ts";
 import { HoldfastError, isHoldfastError } from "../core/errors.ts";
 import { brandId, type IncarnationId, type TenantId } from "../core/ids.ts";
 import { expireLeasesOf } from "../core/lease.store.ts";
@@ -9,7 +9,7 @@ import { type Microseconds, seconds } from "../core/time.ts";
 import { controllerKinds, openController } from "../main/controller.ts";
 import { openGateway } from "../main/gateway.ts";
 import { type Foundation, openFoundation } from "../main/process.ts";
-import { processRuntime } from "../runtimes/process/process-runtime.ts";
+import { openRuntime, type RuntimeKind } from "../main/runtimes.ts";
 import { type Home, openHome, write } from "./home.ts";
 import { startPostgres } from "./postgres/server.ts";
 import { prepareStore } from "./store.ts";
@@ -24,6 +24,8 @@ export interface DevOptions {
   readonly queueMax: number;
   readonly logBytesMax: bigint;
   readonly logRetention: Microseconds;
+  /** Where phases run; what the process runtime needs is in the folder. */
+  readonly runtime: { readonly kind: RuntimeKind; readonly config: Config };
   readonly log: Logger;
   /** One line for each thing that is being done, for a person who waits. */
   readonly announce: (line: string) => void;
@@ -132,22 +134,22 @@ async function openDevController(home: Home, foundation: Foundation, options: De
     keys: [Buffer.from(blobKey, "base64")],
     onFault: (error) => options.log.error({ err: error }, "a blob could not be served"),
   });
-  const runtime = processRuntime({
-    directory: home.path("sandboxes"),
-    installation,
-    secretsDirectory: home.path("secrets"),
-    // `node` in a command is the Node that runs us.
-    searchPath: `${dirname(process.execPath)}:/usr/local/bin:/usr/bin:/bin`,
-    // With its framing, far above the attempt's bound: that one is to cut off, with its one mark.
-    logBytesMax: 4 * Number(options.logBytesMax),
-  });
+  const { kind, config } = options.runtime;
+  const sandboxDirectory = home.path("sandboxes");
+  const ofThisFolder = { ...config, sandboxDirectory, secretsDirectory: home.path("secrets") };
+  const runtime = await openRuntime(ofThisFolder, { kind, installation });
+  // Only processes of this host reach loopback.
+  const place =
+    kind === "process"
+      ? { host: "127.0.0.1", url: null }
+      : { host: config.callbackHost, url: required(config, "callbackUrl") };
   const open = (port: number) =>
     openController(foundation, {
       installation,
       runtime,
       blobs,
       beside: blobs.handle,
-      callback: { host: "127.0.0.1", port, url: null, keys: home.callbackKeys() },
+      callback: { ...place, port, keys: home.callbackKeys() },
       retention: options.retention,
       queueMax: options.queueMax,
       logBytesMax: options.logBytesMax,
@@ -155,13 +157,15 @@ async function openDevController(home: Home, foundation: Foundation, options: De
       attemptsMax,
       log: options.log,
     });
-  const running = await open(home.state().callbackPort).catch((error: unknown) => {
-    if (!isHoldfastError(error, "port_taken")) throw error;
-    // What still runs from before can't report there any more; its attempts fail and say why.
-    options.log.warn("the callback port of the last run is taken; another one is used");
-    return open(0);
-  });
-  origin = `http://127.0.0.1:${running.callbackPort}`;
-  home.save({ callbackPort: running.callbackPort });
+  const running = await open(kind === "process" ? home.state().callbackPort : config.callbackPort).catch(
+    (error: unknown) => {
+      if (!isHoldfastError(error, "port_taken") || kind !== "process") throw error;
+      // What still runs from before can't report there any more; its attempts fail and say why.
+      options.log.warn("the callback port of the last run is taken; another one is used");
+      return open(0);
+    },
+  );
+  origin = place.url ?? `http://127.0.0.1:${running.callbackPort}`;
+  if (kind === "process") home.save({ callbackPort: running.callbackPort });
   return { ...running, blobs };
 }
