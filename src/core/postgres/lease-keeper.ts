@@ -23,6 +23,8 @@ export interface LeaseKeeper {
   drop(lease: HeldLease): void;
   /** When the last successful round began, on the monotonic clock; null before the first. For readiness. */
   readonly lastRenewedAt: number | null;
+  /** How many leases of each kind it renews now. */
+  held(): ReadonlyMap<string, number>;
   /** Ends the thread, its connection, and the incarnation. Leases still held are no longer renewed. */
   close(): Promise<void>;
 }
@@ -176,6 +178,11 @@ export function startLeaseKeeper(options: {
     get lastRenewedAt() {
       const at = getShared(workerData.renewedAt);
       return at === 0 ? null : at;
+    },
+    held() {
+      const counts = new Map<string, number>();
+      for (const { lease } of kept.values()) counts.set(lease.kind, (counts.get(lease.kind) ?? 0) + 1);
+      return counts;
     },
     async close() {
       if (closing) return;

@@ -1,6 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type pg from "pg";
-import { HoldfastError } from "../errors.ts";
+import type { ErrorCode } from "../../wire/errors.ts";
+import { HoldfastError, isHoldfastError } from "../errors.ts";
 import type { IncarnationId, TenantId } from "../ids.ts";
 import { insideTransition } from "../outside.ts";
 import type { Instant } from "../time.ts";
@@ -16,12 +17,16 @@ export interface Database {
   readonly deploymentEpoch: bigint;
   /** Called after each commit of a transition, so that whoever waits for work looks again. Never throws. */
   readonly committed: () => void;
+  /** Called with the code of what the database refused because another is in charge. For counting; never throws. */
+  readonly refused?: (code: ErrorCode) => void;
 }
 
 export interface Scope {
   readonly role: Role;
   /** Null only for what belongs to the installation: leases over all tenants, positions, tenants themselves. */
   readonly tenant: TenantId | null;
+  /** W3C trace context of what this is done for: commands, changes and jobs written in it carry it. */
+  readonly traceparent?: string | null;
 }
 
 /** The pair that every write under a lease presents: who holds it, and under which epoch (E6). */
@@ -40,6 +45,8 @@ export interface Transaction {
 }
 
 const triesMax = 6;
+/** A lease that is another's, a sandbox that may not report any more, a process of an earlier deployment. */
+const fenceCodes: ReadonlySet<ErrorCode> = new Set(["fenced", "sandbox_fenced", "deployment_fenced"]);
 
 /**
  * The only way to write. Opens a READ COMMITTED transaction, names the tenant for row-level security, refuses
@@ -93,10 +100,16 @@ async function retrying<T>(
     try {
       return await once(db, scope, begin, body);
     } catch (error) {
-      if (!isRetryable(error) || attempt === triesMax) throw translate(error);
+      if (!isRetryable(error) || attempt === triesMax) throw noted(db, translate(error));
       await delay(Math.random() * 10 * 2 ** attempt);
     }
   }
+}
+
+function noted(db: Database, error: unknown): unknown {
+  const fenced = isHoldfastError(error) && fenceCodes.has(error.code);
+  if (fenced) db.refused?.(error.code);
+  return error;
 }
 
 async function once<T>(
@@ -118,6 +131,7 @@ async function once<T>(
     const { now } = await execute(client, beginTransition, {
       tenant: scope.tenant,
       deployment_epoch: db.deploymentEpoch,
+      traceparent: scope.traceparent ?? null,
     });
     if (scope.fence !== undefined) {
       const { kind, resource, holder, epoch } = scope.fence;
