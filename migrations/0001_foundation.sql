@@ -9,6 +9,7 @@
 --   HF002 an immutable column was changed                        HF006 the sandbox may not report any more
 --   HF003 a transition that the state machine does not have      HF007 commit pins are missing
 --   HF004 another deployment epoch                                HF008 the attempt's end is not proven
+--   HF009 the session's head is another one                       HF010 there is nothing to commit
 
 create schema if not exists holdfast;
 revoke all on schema holdfast from public;
@@ -153,14 +154,24 @@ create table holdfast.incarnations (
 grant select, insert, update (seen_at, ended_at), delete on holdfast.incarnations to holdfast_dispatcher;
 grant select on holdfast.incarnations to holdfast_operator;
 
--- Every transition opens with this: it names the tenant for row-level security, for this transaction alone,
--- and refuses a process that the deployment has left behind. Gives the database's time.
-create function holdfast.begin_transition(tenant text, deployment_epoch bigint) returns timestamptz
+-- The W3C trace context of the request that a transaction serves, or null.
+create function holdfast.current_traceparent() returns text
+  language sql stable security invoker
+  return nullif(current_setting('holdfast.traceparent', true), '');
+
+-- Every transition opens with this: it names the tenant for row-level security and the trace that it belongs
+-- to, for this transaction alone, and refuses a process that the deployment has left behind. Gives the
+-- database's time.
+create function holdfast.begin_transition(tenant text, deployment_epoch bigint, traceparent text default null)
+  returns timestamptz
   language plpgsql security invoker set search_path = pg_catalog, pg_temp as $$
 declare
   current_epoch bigint;
 begin
   perform set_config('holdfast.tenant', coalesce(tenant, ''), true);
+  if traceparent is not null then
+    perform set_config('holdfast.traceparent', traceparent, true);
+  end if;
   select s.deployment_epoch into strict current_epoch from holdfast.store s;
   if deployment_epoch is distinct from current_epoch then
     raise exception using errcode = 'HF004',
@@ -181,6 +192,6 @@ end
 $$;
 
 grant execute on function holdfast.ledger_now(), holdfast.current_tenant(), holdfast.microseconds(bigint),
-  holdfast.begin_transition(text, bigint), holdfast.assert_tenant_admits() to
+  holdfast.current_traceparent(), holdfast.begin_transition(text, bigint, text), holdfast.assert_tenant_admits() to
   holdfast_gateway, holdfast_controller, holdfast_worker, holdfast_producer,
   holdfast_dispatcher, holdfast_operator, holdfast_retention;

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { Client } from "pg";
 import { type TestDatabase, testDatabase, withClient } from "../support/database.ts";
-import { populateSchema6, populateSchema7 } from "./populate.ts";
+import { populateSchema6, populateSchema7, populateSchema10 } from "./populate.ts";
 
 const runtimeRoles = ["gateway", "controller", "worker", "producer", "dispatcher", "operator", "retention"];
 
@@ -41,6 +41,7 @@ describe("M4", () => {
     await client.connect();
     for (const tenant of ["acme", "other"]) {
       await populateSchema7(client, tenant, await populateSchema6(client, tenant));
+      await populateSchema10(client, tenant);
     }
   });
   after(async () => {

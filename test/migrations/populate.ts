@@ -118,3 +118,62 @@ export async function populateSchema7(
     [tenant, attempt],
   );
 }
+
+/** Rows of the same tenant in every table that 0008 to 0010 add: a session with one turn that was committed. */
+export async function populateSchema10(client: Client, tenant: string): Promise<void> {
+  const [agent, session, activation, sandbox] = [randomUUID(), randomUUID(), randomUUID(), randomUUID()];
+  await client.query("begin");
+  await client.query(
+    "insert into holdfast.agents (tenant_id, agent_id, name, runtime) values ($1, $2, 'notes', 'process')",
+    [tenant, agent],
+  );
+  await client.query(
+    `insert into holdfast.agent_templates (tenant_id, agent_id, version, template, template_digest) values ($1, $2, 1, '{}', '${digest}')`,
+    [tenant, agent],
+  );
+  await client.query(
+    "insert into holdfast.cloud_sessions (tenant_id, session_id, agent_id, agent_version, name) values ($1, $2, $3, 1, 'talk')",
+    [tenant, session, agent],
+  );
+  await client.query(
+    `insert into holdfast.activations (tenant_id, session_id, activation_id, activation_uid, ordinal, content, content_digest)
+     values ($1, $2, 'first', $3, 1, '{}', '${digest}')`,
+    [tenant, session, activation],
+  );
+  await client.query(
+    `insert into holdfast.sandbox_attempts (tenant_id, sandbox_id, owner_kind, owner_id, step, ordinal, name, runtime,
+       spec, spec_digest, deadline, state, uid, held_at, released_at, stopped_at, stop_proof, outcome, exit_code, log_complete_at)
+     values ($1, $2, 'activation', $3, 'run-1', 1, 's-2', 'process', '{}', '${digest}', now() + interval '1 h', 'stopped', 'u',
+       now(), now(), now(), 'shown', 'exited', 0, now())`,
+    [tenant, sandbox, activation],
+  );
+  await client.query(
+    `insert into holdfast.bundle_candidates (tenant_id, activation_uid, sandbox_id, sha256, bytes, blob_key, verified_at)
+     values ($1, $2, $3, '${digest}', 1, 'b', now())`,
+    [tenant, activation, sandbox],
+  );
+  await client.query(
+    `update holdfast.activations set state = 'running', tries = 1, started_at = now(), base_revision = 0, agent_version = 1,
+       proposed_by = $2, candidate_sha256 = '${digest}' where activation_uid = $1`,
+    [activation, sandbox],
+  );
+  await client.query("update holdfast.activations set state = 'committing' where activation_uid = $1", [
+    activation,
+  ]);
+  await client.query(
+    `insert into holdfast.bundle_revisions (tenant_id, session_id, revision, blob_key, bytes, sha256)
+     values ($1, $2, 1, 'b', 1, '${digest}')`,
+    [tenant, session],
+  );
+  await client.query(
+    `insert into holdfast.checkpoints (tenant_id, session_id, revision, activation_uid, sandbox_id, holder, epoch)
+     values ($1, $2, 1, $3, $4, gen_random_uuid(), 1)`,
+    [tenant, session, activation, sandbox],
+  );
+  await client.query("update holdfast.cloud_sessions set head_revision = 1 where session_id = $1", [session]);
+  await client.query(
+    "update holdfast.activations set state = 'committed', revision = 1, finished_at = now() where activation_uid = $1",
+    [activation],
+  );
+  await client.query("commit");
+}

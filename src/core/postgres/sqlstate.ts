@@ -28,10 +28,14 @@ const bySqlstate: Readonly<Record<string, ErrorCode>> = {
   HF006: "sandbox_fenced",
   HF007: "pins_missing",
   HF008: "conflict",
+  HF009: "conflict",
+  HF010: "conflict",
 };
 
 /** Named constraints that a caller can run into. Any other violated constraint is a fault of ours: `internal`. */
 const byConstraint: Readonly<Record<string, ErrorCode>> = {
+  activations_one_at_work: "conflict",
+  agents_name_taken: "conflict",
   commands_key_taken: "idempotency_conflict",
   execution_attempts_pkey: "plan_conflict",
   execution_attempts_at_most_two: "attempts_exhausted",
