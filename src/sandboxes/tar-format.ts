@@ -38,6 +38,28 @@ export function tarHeader(entry: TarEntry): Buffer {
   return Buffer.concat([ustarBlock(flags.pax, "pax", 0o644, data.length, ""), padded(data), block]);
 }
 
+/**
+ * The one header block of a file or folder in plain ustar, without extended headers; undefined when the path has
+ * no place in it: 100 bytes after a slash, 155 before.
+ */
+export function plainHeader(entry: {
+  readonly path: string;
+  readonly bytes: number;
+  readonly directory: boolean;
+  readonly executable: boolean;
+}): Buffer | undefined {
+  const path = Buffer.from(entry.directory ? `${entry.path}/` : entry.path);
+  // The shortest prefix that leaves a name short enough, so that a path has one form.
+  const split = path.length <= 100 ? -1 : path.indexOf(0x2f, path.length - 101);
+  const name = path.subarray(split + 1);
+  if (path.length > 100 && (split < 1 || split > 155 || name.length === 0)) return undefined;
+  const mode = entry.directory || entry.executable ? 0o755 : 0o644;
+  const block = ustarBlock(entry.directory ? flags.directory : flags.file, "", mode, entry.bytes, "");
+  name.copy(block, 0);
+  if (split > 0) path.copy(block, 345, 0, split);
+  return sealed(block);
+}
+
 export function padded(data: Buffer): Buffer {
   return Buffer.concat([data, padding(data.length)]);
 }
@@ -95,6 +117,10 @@ function ustarBlock(flag: string, path: string, mode: number, bytes: number, tar
   block.write("ustar\x0000", 257, "latin1");
   block.write(octal(0, 8), 329, "latin1");
   block.write(octal(0, 8), 337, "latin1");
+  return sealed(block);
+}
+
+function sealed(block: Buffer): Buffer {
   block.write(`${tarChecksum(block).toString(8).padStart(6, "0")}\0 `, 148, "latin1");
   return block;
 }

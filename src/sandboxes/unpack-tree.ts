@@ -4,7 +4,8 @@ import { mkdir, open, readdir, rename, rm, symlink } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { pipeline } from "node:stream/promises";
 import { createGunzip } from "node:zlib";
-import { blockBytes, padding, parsePax, tarChecksum } from "./tar-format.ts";
+import { blockBytes, padding, parsePax } from "./tar-format.ts";
+import { ByteReader, parseTarHeader } from "./tar-reader.ts";
 import { linkStaysInside, partsInside } from "./tree-path.ts";
 
 const entriesMax = 200_000;
@@ -22,7 +23,7 @@ export async function unpackTree(file: string, folder: string): Promise<void> {
   try {
     await mkdir(partial, { recursive: true });
     await pipeline(createReadStream(file), createGunzip(), (source: AsyncIterable<Buffer>) =>
-      extract(new ByteReader(source), partial),
+      extract(new ByteReader(source, bytesMax), partial),
     );
     await rename(partial, folder);
   } finally {
@@ -34,7 +35,7 @@ async function extract(reader: ByteReader, folder: string): Promise<void> {
   const links: { path: string; target: string }[] = [];
   let extended: ReadonlyMap<string, string> = new Map();
   for (let entries = 0; ; ) {
-    const header = parseHeader(await reader.take(blockBytes));
+    const header = parseTarHeader(await reader.take(blockBytes));
     if (header === undefined) break;
     if (header.flag === "x" || header.flag === "g" || header.flag === "L" || header.flag === "K") {
       if (header.bytes > extendedBytesMax) throw new Error("an extended header is too large");
@@ -73,7 +74,7 @@ async function extract(reader: ByteReader, folder: string): Promise<void> {
         throw new Error(`${path} is neither a file, a folder nor a symbolic link`);
     }
   }
-  await reader.rest();
+  await reader.rest(extendedBytesMax);
   for (const link of links) {
     await mkdir(dirname(link.path), { recursive: true });
     await symlink(link.target, link.path);
@@ -91,84 +92,8 @@ async function writeFile(reader: ByteReader, place: string, bytes: number, execu
   await reader.take(padding(bytes).length);
 }
 
-interface Header {
-  readonly flag: string;
-  readonly path: string;
-  readonly target: string;
-  readonly bytes: number;
-  readonly executable: boolean;
-}
-
-/** Undefined for the block of zeros that ends the archive. */
-function parseHeader(block: Buffer): Header | undefined {
-  if (block.every((byte) => byte === 0)) return undefined;
-  const text = (at: number, length: number) => {
-    const field = block.subarray(at, at + length);
-    const end = field.indexOf(0);
-    return field.subarray(0, end === -1 ? length : end).toString("utf8");
-  };
-  const octal = (at: number, length: number) => {
-    const digits = text(at, length).trim();
-    if (!/^[0-7]*$/.test(digits)) throw new Error("the archive is damaged: a number is not octal");
-    return Number.parseInt(digits === "" ? "0" : digits, 8);
-  };
-  if (octal(148, 8) !== tarChecksum(block)) throw new Error("the archive is damaged: a checksum is wrong");
-  const prefix = text(257, 6) === "ustar" ? text(345, 155) : "";
-  const name = text(0, 100);
-  return {
-    flag: text(156, 1) === "" ? "\0" : text(156, 1),
-    path: prefix === "" ? name : `${prefix}/${name}`,
-    target: text(157, 100),
-    bytes: octal(124, 12),
-    executable: (octal(100, 8) & 0o100) !== 0,
-  };
-}
-
 function extendedRecords(flag: string, data: Buffer): ReadonlyMap<string, string> {
   if (flag === "x") return parsePax(data);
   const text = data.toString("utf8").replace(/\0+$/, "");
   return new Map([[flag === "L" ? "path" : "linkpath", text]]);
-}
-
-/** Exact reads from a stream of chunks. */
-class ByteReader {
-  readonly #source: AsyncIterator<Buffer>;
-  #chunk: Buffer = Buffer.alloc(0);
-  #taken = 0;
-
-  constructor(source: AsyncIterable<Buffer>) {
-    this.#source = source[Symbol.asyncIterator]();
-  }
-
-  async *stream(bytes: number): AsyncGenerator<Buffer> {
-    for (let left = bytes; left > 0; ) {
-      if (this.#chunk.length === 0) {
-        const next = await this.#source.next();
-        if (next.done === true) throw new Error("the archive ends too early");
-        this.#chunk = next.value;
-      }
-      const piece = this.#chunk.subarray(0, left);
-      this.#chunk = this.#chunk.subarray(piece.length);
-      left -= piece.length;
-      this.#taken += piece.length;
-      if (this.#taken > bytesMax) throw new Error(`the archive unpacks to more than ${bytesMax} bytes`);
-      yield piece;
-    }
-  }
-
-  async take(bytes: number): Promise<Buffer> {
-    const pieces: Buffer[] = [];
-    for await (const piece of this.stream(bytes)) pieces.push(piece);
-    return Buffer.concat(pieces);
-  }
-
-  /** Read to the end, so that a damaged tail is noticed; padding only, so it is bounded. */
-  async rest(): Promise<void> {
-    for (let skipped = this.#chunk.length; ; ) {
-      const next = await this.#source.next();
-      if (next.done === true) return;
-      skipped += next.value.length;
-      if (skipped > extendedBytesMax) throw new Error("the archive has a tail after its end");
-    }
-  }
 }

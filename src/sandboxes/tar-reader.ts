@@ -1,0 +1,90 @@
+import { tarChecksum } from "./tar-format.ts";
+
+/** There is more in it than its reader takes. */
+export class UnpacksTooLarge extends Error {
+  override readonly name = "UnpacksTooLarge";
+  constructor(bytesMax: number) {
+    super(`the archive unpacks to more than ${bytesMax} bytes`);
+  }
+}
+
+/** An entry as its block says; `flag` is the type, `\\0` for a file as old archives have it. */
+export interface TarHeader {
+  readonly flag: string;
+  readonly path: string;
+  readonly target: string;
+  readonly bytes: number;
+  readonly executable: boolean;
+}
+
+/** Undefined for the block of zeros that ends the archive. */
+export function parseTarHeader(block: Buffer): TarHeader | undefined {
+  if (block.every((byte) => byte === 0)) return undefined;
+  const text = (at: number, length: number) => {
+    const field = block.subarray(at, at + length);
+    const end = field.indexOf(0);
+    return field.subarray(0, end === -1 ? length : end).toString("utf8");
+  };
+  const octal = (at: number, length: number) => {
+    const digits = text(at, length).trim();
+    if (!/^[0-7]*$/.test(digits)) throw new Error("the archive is damaged: a number is not octal");
+    return Number.parseInt(digits === "" ? "0" : digits, 8);
+  };
+  if (octal(148, 8) !== tarChecksum(block)) throw new Error("the archive is damaged: a checksum is wrong");
+  const prefix = text(257, 6) === "ustar" ? text(345, 155) : "";
+  const name = text(0, 100);
+  return {
+    flag: text(156, 1) === "" ? "\0" : text(156, 1),
+    path: prefix === "" ? name : `${prefix}/${name}`,
+    target: text(157, 100),
+    bytes: octal(124, 12),
+    executable: (octal(100, 8) & 0o100) !== 0,
+  };
+}
+
+/** Exact reads from a stream of chunks. */
+export class ByteReader {
+  readonly #source: AsyncIterator<Buffer>;
+  #chunk: Buffer = Buffer.alloc(0);
+  readonly #bytesMax: number;
+  #taken = 0;
+
+  constructor(source: AsyncIterable<Buffer>, bytesMax: number) {
+    this.#source = source[Symbol.asyncIterator]();
+    this.#bytesMax = bytesMax;
+  }
+
+  async *stream(bytes: number): AsyncGenerator<Buffer> {
+    for (let left = bytes; left > 0; ) {
+      if (this.#chunk.length === 0) {
+        const next = await this.#source.next();
+        if (next.done === true) throw new Error("the archive ends too early");
+        this.#chunk = next.value;
+      }
+      const piece = this.#chunk.subarray(0, left);
+      this.#chunk = this.#chunk.subarray(piece.length);
+      left -= piece.length;
+      this.#taken += piece.length;
+      if (this.#taken > this.#bytesMax) throw new UnpacksTooLarge(this.#bytesMax);
+      yield piece;
+    }
+  }
+
+  async take(bytes: number): Promise<Buffer> {
+    const pieces: Buffer[] = [];
+    for await (const piece of this.stream(bytes)) pieces.push(piece);
+    return Buffer.concat(pieces);
+  }
+
+  /** Read to the end, so that a damaged tail is noticed; padding only, so it is bounded. */
+  async rest(bytesMax: number): Promise<void> {
+    for (let skipped = this.#chunk.length; ; ) {
+      if (this.#chunk.some((byte) => byte !== 0)) throw new Error("something follows the archive's end");
+      const next = await this.#source.next();
+      if (next.done === true) return;
+      skipped += next.value.length;
+      if (skipped > bytesMax) throw new Error("the archive has a tail after its end");
+      this.#chunk = next.value;
+    }
+  }
+}
