@@ -57,6 +57,8 @@ create unique index sandbox_attempts_one_alive on holdfast.sandbox_attempts (ten
   where state in ('planned', 'held', 'released', 'stopping');
 create unique index sandbox_attempts_one_start on holdfast.sandbox_attempts (tenant_id, owner_kind, owner_id, step)
   where released_at is not null;
+-- Those that the world can't be asked about are few, and are counted over all tenants.
+create index sandbox_attempts_unproven on holdfast.sandbox_attempts (stop_unproven_at) where stop_unproven_at is not null;
 create trigger sandbox_attempts_keep before update on holdfast.sandbox_attempts
   for each row execute function holdfast.keep_columns(
     'tenant_id', 'sandbox_id', 'owner_kind', 'owner_id', 'step', 'ordinal', 'name', 'runtime', 'spec', 'spec_digest', 'deadline', 'planned_at');
@@ -160,6 +162,10 @@ alter table holdfast.log_archives force row level security;
 create policy sandbox_attempts_tenant on holdfast.sandbox_attempts
   to holdfast_gateway, holdfast_controller, holdfast_operator, holdfast_retention
   using (tenant_id = holdfast.current_tenant()) with check (tenant_id = holdfast.current_tenant());
+-- To be counted for metrics; the column grant shows nothing else of them.
+create policy sandbox_attempts_unproven on holdfast.sandbox_attempts for select to holdfast_dispatcher
+  using (stop_unproven_at is not null);
+grant select (stop_unproven_at) on holdfast.sandbox_attempts to holdfast_dispatcher;
 create policy log_chunks_tenant on holdfast.log_chunks
   to holdfast_gateway, holdfast_controller, holdfast_operator, holdfast_retention
   using (tenant_id = holdfast.current_tenant()) with check (tenant_id = holdfast.current_tenant());
@@ -171,7 +177,10 @@ grant select, insert on holdfast.sandbox_attempts, holdfast.log_chunks to holdfa
 grant update (state, uid, held_at, released_at, stopping_at, stop_reason, stopped_at, stop_proof, removed_at, outcome,
   exit_code, outcome_message, stop_unproven_at, stop_unproven_reason, log_cursor, log_seq, log_bytes, log_truncated_at,
   log_complete_at, log_lost_reason) on holdfast.sandbox_attempts to holdfast_controller;
-grant update (state, stopped_at, outcome, outcome_message, overridden_by, log_lost_reason) on holdfast.sandbox_attempts to holdfast_operator;
+grant update (state, stopped_at, outcome, outcome_message, overridden_by) on holdfast.sandbox_attempts to holdfast_operator;
+-- An operator may say that one has stopped, in its own name, and only where the world can't be asked.
+create policy sandbox_attempts_override on holdfast.sandbox_attempts as restrictive for update to holdfast_operator
+  using (stop_unproven_at is not null and overridden_by is null) with check (state = 'stopped' and overridden_by is not null);
 grant delete on holdfast.log_chunks to holdfast_controller;
 grant select on holdfast.log_archives to holdfast_gateway, holdfast_operator;
 grant select, insert on holdfast.log_archives to holdfast_controller;

@@ -155,8 +155,12 @@ function sandboxLines(sandbox: SandboxView, colors: Colors): string[] {
   if (sandbox.outcome !== null) lines.push(`      ${outcomeWords(sandbox)}`);
   if (sandbox.stop_unproven !== null) {
     const { since, reason } = sandbox.stop_unproven;
-    const text = `Its stop has not been proven since ${instantText(since)}: ${visible(reason)}. Its slot stays taken until it is.`;
-    lines.push(`      ${colors.yellow(text)}`);
+    const what = `Its stop has not been proven since ${instantText(since)}: ${visible(reason)}.`;
+    const then =
+      sandbox.overridden_by === null
+        ? "Its slot stays taken until it is. `holdfast confirm-stopped` takes an operator's word for it."
+        : `Principal ${sandbox.overridden_by} declared that it has stopped.`;
+    lines.push(`      ${colors.yellow(`${what} ${then}`)}`);
   }
   if (sandbox.log_truncated) lines.push(`      Its log was cut off after ${sandbox.log_bytes} bytes.`);
   return lines;

@@ -159,6 +159,24 @@ function changingCommands(program: Command, context: CommandContext): void {
 
   serverCommand(
     program,
+    "confirm-stopped <id>",
+    "declare that a job's sandbox has stopped, where nothing can prove it",
+    ["text", "json"],
+    [
+      [
+        'holdfast confirm-stopped ID --reason "node-7 was scrapped"',
+        "its slot comes back; kept with your name",
+      ],
+    ],
+  )
+    .requiredOption("--reason <text>", "how you know")
+    .option("--sandbox <name>", "which, when several are in question")
+    .action(async (id: string, flags) =>
+      (await import("./confirm-stopped.ts")).confirmStopped(context, id, at(program, flags)),
+    );
+
+  serverCommand(
+    program,
     "patch <id>",
     "change a job's priority or labels",
     ["text", "json", "yaml", "name"],

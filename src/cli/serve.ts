@@ -39,6 +39,7 @@ It never applies a migration: \`holdfast schema apply\` does. SIGTERM drains and
           blobs,
           queueMax: config.queueMax,
           log,
+          operator: config.operatorApi,
         });
         await context.terminal.out(`gateway on ${gateway.address}\n`);
         return () => gateway.close();

@@ -1,4 +1,3 @@
-import type { DoctorReport } from "../wire/doctor.ts";
 import type {
   ArtifactView,
   AttemptPlanView,
@@ -13,9 +12,11 @@ import type {
 import { ApiError, unexpected } from "./api-error.ts";
 import { type JobFilter, type JobList, listJobs } from "./jobs.ts";
 import { type LogOptions, logs } from "./logs.ts";
+import { type ServerCalls, serverCalls } from "./server.ts";
 import { type CallOptions, type ClientOptions, createTransport, type Transport } from "./transport.ts";
 import { type WatchOptions, watch } from "./watch.ts";
 
+export type { CommandView } from "../wire/command.ts";
 export type {
   ArtifactView,
   AttemptPlanView,
@@ -31,6 +32,7 @@ export { ApiError, CursorExpiredError } from "./api-error.ts";
 export type { RetryPolicy } from "./backoff.ts";
 export type { JobFilter, JobList, JobPage } from "./jobs.ts";
 export type { LogOptions } from "./logs.ts";
+export type { CommandFilter, CommandList, CommandPage, Health, ServerCalls } from "./server.ts";
 export type { CallOptions, ClientOptions } from "./transport.ts";
 export type { WatchOptions } from "./watch.ts";
 
@@ -46,7 +48,7 @@ export interface Download {
 }
 
 /** The public API of one server. Works in Node and in browsers; every failure is an `ApiError`. */
-export interface Client {
+export interface Client extends ServerCalls {
   submitJob(job: JobSubmission, options?: Mutation): Promise<JobView>;
   getJob(id: string, options?: CallOptions): Promise<JobView>;
   getJobSpec(id: string, options?: CallOptions): Promise<JobSpec>;
@@ -54,6 +56,11 @@ export interface Client {
   /** `ifMatch` is the ETag of the job that the decision was made on: see `etagOf`. */
   patchJob(id: string, patch: JobPatch, options: Mutation & { readonly ifMatch: string }): Promise<JobView>;
   cancelJob(id: string, options?: Mutation & { readonly reason?: string | undefined }): Promise<JobView>;
+  /** An operator's word that a sandbox has stopped whose stop nothing can prove. Its slot comes back. */
+  confirmStopped(
+    sandbox: { readonly job: string; readonly attempt: number; readonly sandbox: string },
+    options: Mutation & { readonly reason: string },
+  ): Promise<AttemptView>;
   listAttempts(id: string, options?: CallOptions): Promise<readonly AttemptView[]>;
   getAttempt(id: string, attempt: number, options?: CallOptions): Promise<AttemptView>;
   /** What the attempt was going to do, kept for good. */
@@ -62,8 +69,6 @@ export interface Client {
   listArtifacts(id: string, options?: CallOptions): Promise<readonly ArtifactView[]>;
   downloadArtifact(id: string, name: string, options?: CallOptions): Promise<Download>;
   watch(options?: WatchOptions): AsyncIterable<ChangeEvent>;
-  /** Whether everything that is always true of the store is true. Served by development stores alone. */
-  doctor(options?: CallOptions & { readonly tenant?: string | undefined }): Promise<DoctorReport>;
   /** The ETag that came with a job which this client gave. */
   etagOf(job: JobView): string;
 }
@@ -83,6 +88,7 @@ export function createClient(options: ClientOptions): Client {
     items(await transport.json<Listed<ArtifactView>>({ path: `${jobPath(id)}/artifacts`, signal }));
 
   return {
+    ...serverCalls(transport),
     getJob,
     listAttempts,
     listArtifacts,
@@ -91,8 +97,6 @@ export function createClient(options: ClientOptions): Client {
     getJobSpec: async (id, { signal } = {}) =>
       (await transport.json<JobSpec>({ path: `${jobPath(id)}/spec`, signal })).value,
     listJobs: (filter = {}) => listJobs(transport, filter),
-    doctor: async ({ tenant, signal } = {}) =>
-      (await transport.json<DoctorReport>({ path: "/v1/doctor", query: { tenant }, signal })).value,
     patchJob: (id, body, { ifMatch, idempotencyKey, signal }) =>
       job({
         method: "PATCH",
@@ -109,6 +113,16 @@ export function createClient(options: ClientOptions): Client {
         headers: keyed(idempotencyKey),
         signal,
       }),
+    confirmStopped: async ({ job, attempt, sandbox }, { reason, idempotencyKey, signal }) =>
+      (
+        await transport.json<AttemptView>({
+          method: "POST",
+          path: `${jobPath(job)}/attempts/${attempt}/sandboxes/${encodeURIComponent(sandbox)}:confirm-stopped`,
+          body: { reason },
+          headers: keyed(idempotencyKey),
+          signal,
+        })
+      ).value,
     getAttempt: async (id, attempt, { signal } = {}) =>
       (await transport.json<AttemptView>({ path: `${jobPath(id)}/attempts/${attempt}`, signal })).value,
     getAttemptPlan: async (id, attempt, { signal } = {}) =>

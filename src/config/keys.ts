@@ -56,6 +56,8 @@ export const configKeys = {
   kubernetesPriorityClass: { name: "HOLDFAST_KUBERNETES_PRIORITY_CLASS", read: cluster.objectName },
   kubernetesReadNodes: { name: "HOLDFAST_KUBERNETES_READ_NODES", fallback: "false", read: read.yesOrNo },
 
+  operatorApi: { name: "HOLDFAST_OPERATOR_API", fallback: "false", read: read.yesOrNo },
+
   // Limits
   queueMax: { name: "HOLDFAST_QUEUE_MAX", fallback: "1000", read: read.wholeNumber(1, 1_000_000) },
   artifactRetention: { name: "HOLDFAST_ARTIFACT_RETENTION", fallback: "30d", read: read.duration },

@@ -77,7 +77,7 @@ export async function startDev(options: DevOptions): Promise<DevStack> {
       blobs: controller.blobs,
       queueMax: options.queueMax,
       log,
-      doctor: true,
+      operator: true,
     });
     closers.push(() => gateway.close());
     write(home.path("dev.json"), { url: gateway.address, token });

@@ -19,7 +19,7 @@ const LogQuery = Type.Object(
     /** The cursor of the last line that was read. */
     after: Type.Optional(Type.String({ minLength: 1, maxLength: 255 })),
     /** At most so many lines; go on with `after`. */
-    limit: Type.Optional(Type.String({ pattern: "^[1-9][0-9]{0,6}$" })),
+    limit: Type.Optional(Type.String({ pattern: "^[1-9][0-9]{0,6}$", description: "a whole number from 1 to 9999999" })),
     /** Nothing older: a duration (`10m`: so long ago) or an instant (RFC 3339). */
     since: Type.Optional(Type.String({ minLength: 2, maxLength: 64 })),
     /** Only the last so many of the lines that are stored now; followed, also what comes after them. */

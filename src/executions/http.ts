@@ -8,7 +8,7 @@ import { type Transaction, view } from "../core/postgres/transition.ts";
 import { type Gateway, type GatewayServer, principalOf, type Routes } from "../http/gateway.ts";
 import { command, sendAnswer } from "../http/idempotency.ts";
 import { problems } from "../http/openapi.ts";
-import { decodePageToken, encodePageToken } from "../http/page-token.ts";
+import { decodePageToken, encodePageToken, PageLimit, PageToken, pageLimitOf } from "../http/page-token.ts";
 import { checkVersion, etagOf, parseIfMatch, requireIfMatch } from "../http/preconditions.ts";
 import { listCursor } from "../http/watch.ts";
 import {
@@ -55,9 +55,8 @@ const JobQuery = Type.Object(
     state: oneOrMore(JobState, 5),
     label: oneOrMore(Label, 16),
     name: Type.Optional(Name),
-    /** Jobs of a page; more than the server gives at once is the same as that. */
-    limit: Type.Optional(Type.String({ pattern: "^[1-9][0-9]{0,5}$" })),
-    page_token: Type.Optional(Type.String({ minLength: 1, maxLength: 255 })),
+    limit: Type.Optional(PageLimit),
+    page_token: Type.Optional(PageToken),
   },
   closed,
 );
@@ -69,7 +68,6 @@ const JobPage = Type.Object(
   },
   { ...closed, title: "JobPage" },
 );
-const pageItemsDefault = 50;
 
 /** The routes of jobs and all that belongs to them. */
 export function jobRoutes(options: { readonly blobs: BlobStore; readonly queueMax: number }): Routes {
@@ -116,7 +114,12 @@ function submitRoute(server: GatewayServer, gateway: Gateway, queueMax: number):
     },
     async (request, reply) => {
       const submission = checkSubmission(request.body);
-      const mutation = { schema: "jobs.submit.v1", operation: "jobs.submit", target: "/v1/jobs" };
+      const mutation = {
+        schema: "jobs.submit.v1",
+        operation: "jobs.submit",
+        target: "/v1/jobs",
+        creates: true,
+      } as const;
       const submitted = await command(gateway, request, mutation, async (tx) =>
         answer(201, await submitJob(tx, { submission, queueMax })),
       );
@@ -145,7 +148,7 @@ function listRoute(server: GatewayServer, gateway: Gateway): void {
       const filter = filterOf(query);
       const bound = { list: "jobs", tenant, ...filter };
       const start = query.page_token === undefined ? null : decodePageToken(bound, query.page_token);
-      const limit = Math.min(Number(query.limit ?? pageItemsDefault), gateway.limits.pageItems);
+      const limit = pageLimitOf(query.limit, gateway.limits);
       return look(gateway, request, async (tx) => {
         const after = start === null ? null : { createdAt: start.at, job: brandId<JobId>(start.id) };
         const { jobs, next } = await listJobs(tx, filter, { after, limit });

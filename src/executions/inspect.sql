@@ -25,7 +25,7 @@ order by p.attempt_id, p.source;
 -- name: listAttemptSandboxes :many
 select s.sandbox_id, s.owner_id, s.step, s.name, s.runtime, s.uid, s.state, s.planned_at, s.held_at, s.released_at,
   s.stopping_at, s.stop_reason, s.stopped_at, s.stop_proof, s.removed_at, s.outcome, s.exit_code, s.outcome_message,
-  s.stop_unproven_at, s.stop_unproven_reason, s.log_bytes, s.log_truncated_at
+  s.stop_unproven_at, s.stop_unproven_reason, s.overridden_by, s.log_bytes, s.log_truncated_at
 from holdfast.sandbox_attempts s
 where s.tenant_id = holdfast.current_tenant() and s.owner_kind = 'execution' and s.owner_id = any (:attempts)
 order by s.owner_id, s.planned_at, s.sandbox_id;

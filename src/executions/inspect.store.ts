@@ -154,6 +154,7 @@ function sandboxView(row: ListAttemptSandboxesRow): SandboxView {
     outcome: row.outcome,
     exit_code: row.exit_code,
     message: row.outcome_message,
+    overridden_by: row.overridden_by,
     stop_unproven:
       row.stop_unproven_at === null
         ? null

@@ -4,6 +4,7 @@ import { type Answer, fingerprintOf } from "../core/command.ts";
 import { HoldfastError } from "../core/errors.ts";
 import { type Transaction, transition } from "../core/postgres/transition.ts";
 import { type Gateway, principalOf } from "./gateway.ts";
+import { parseIfNoneMatch } from "./preconditions.ts";
 
 const keyPattern = /^[\x21-\x7e]{1,255}$/;
 
@@ -20,6 +21,10 @@ export interface Mutation {
   readonly operation: string;
   /** The path of the resource that it is about. */
   readonly target: string;
+  /** It makes a resource that wasn't there, or throws: `If-None-Match: *` is true of it. */
+  readonly creates?: true;
+  /** Operators' mutations need more than the gateway's own role. */
+  readonly role?: "operator";
 }
 
 /**
@@ -48,8 +53,23 @@ export function command(
     }),
     requestId: request.id,
   };
-  const scope = { role: "gateway", tenant: principal.tenant, name: mutation.operation } as const;
-  return transition(gateway.db, scope, (tx) => runCommand(tx, asked, () => mutate(tx)));
+  const scope = {
+    role: mutation.role ?? "gateway",
+    tenant: principal.tenant,
+    name: mutation.operation,
+    traceparent: request.traceparent,
+  } as const;
+  const absent = parseIfNoneMatch(request.headers["if-none-match"]);
+  return transition(gateway.db, scope, (tx) =>
+    runCommand(tx, asked, async () => {
+      const answer = await mutate(tx);
+      // It found what it changed, so there is one. Its writes go with the transaction.
+      if (absent && mutation.creates !== true) {
+        throw new HoldfastError("precondition_failed", "If-None-Match: there is one already");
+      }
+      return answer;
+    }),
+  );
 }
 
 export function sendAnswer(

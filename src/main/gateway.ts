@@ -1,10 +1,9 @@
 import type { Logger } from "pino";
 import type { BlobStore } from "../core/blob.port.ts";
 import { monotonicMs } from "../core/monotonic.ts";
-import { jobRoutes } from "../executions/http.ts";
-import { doctorRoute } from "../http/doctor.ts";
 import type { LoopProgress } from "../http/health.ts";
 import { type RunningGateway, startGateway } from "../http/server.ts";
+import { apiRoutes } from "./api.ts";
 import { examine } from "./doctor.ts";
 import type { Foundation } from "./process.ts";
 
@@ -15,8 +14,8 @@ export interface GatewayRole {
   readonly blobs: BlobStore;
   readonly queueMax: number;
   readonly log: Logger;
-  /** Whether it answers `GET /v1/doctor`: its login then needs the operator role. */
-  readonly doctor?: boolean;
+  /** Whether it serves the routes of operators: its login then needs the roles operator and dispatcher. */
+  readonly operator?: boolean;
 }
 
 /** A loop that has not turned, or a database that has not answered, for this long is stuck. */
@@ -34,10 +33,11 @@ export function openGateway(foundation: Foundation, role: GatewayRole): Promise<
     port: role.port,
     release: role.release,
     installation: foundation.store.installationId,
-    routes: [
-      jobRoutes({ blobs: role.blobs, queueMax: role.queueMax }),
-      ...(role.doctor === true ? [doctorRoute((tenant) => examine(db, tenant))] : []),
-    ],
+    routes: apiRoutes({
+      blobs: role.blobs,
+      queueMax: role.queueMax,
+      examine: role.operator === true ? (tenant) => examine(db, tenant) : null,
+    }),
     log: role.log,
     progress,
   });

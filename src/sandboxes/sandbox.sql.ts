@@ -193,6 +193,24 @@ where tenant_id = holdfast.current_tenant() and sandbox_id = $2
   and state in ('held', 'released', 'stopping') and stop_unproven_reason is distinct from $1`,
 );
 
+export interface OverrideStopParams {
+  readonly message: string;
+  readonly principal: string;
+  readonly sandbox: string;
+}
+
+/** An operator says that it has stopped, where the world can't be asked. What kept it from being proven stays on record. */
+export const overrideStop = statement<OverrideStopParams, never, "exec">(
+  "sandbox.overrideStop",
+  "exec",
+  ["message","principal","sandbox"],
+  ["plain","plain","plain"],
+  `update holdfast.sandbox_attempts
+set state = 'stopped', stopped_at = holdfast.ledger_now(), outcome = 'unknown', outcome_message = $1, overridden_by = $2
+where tenant_id = holdfast.current_tenant() and sandbox_id = $3
+  and state in ('held', 'released', 'stopping') and stop_unproven_at is not null`,
+);
+
 export interface RemoveSandboxParams {
   readonly sandbox: string;
 }

@@ -1,4 +1,4 @@
-import { brandId, type SandboxId, type TenantId } from "../core/ids.ts";
+import { brandId, type PrincipalId, type SandboxId, type TenantId } from "../core/ids.ts";
 import type { Transaction } from "../core/postgres/transition.ts";
 import type { SandboxOutcome, SandboxSpec } from "../core/runtime.port.ts";
 import { type Instant, microseconds } from "../core/time.ts";
@@ -110,6 +110,14 @@ export const proveSandboxStopped = (
 
 export const markStopUnproven = (tx: Transaction, sandbox: SandboxId, reason: string): Moved =>
   moved(tx.run(sql.markStopUnproven, { sandbox, reason: reason.slice(0, 1000) }));
+
+/** An operator's word in place of a proof. Only while its stop is unproven. */
+export const overrideStop = (
+  tx: Transaction,
+  sandbox: SandboxId,
+  by: { readonly principal: PrincipalId; readonly message: string },
+): Moved =>
+  moved(tx.run(sql.overrideStop, { sandbox, principal: by.principal, message: by.message.slice(0, 1000) }));
 
 export const removeSandbox = (tx: Transaction, sandbox: SandboxId): Moved =>
   moved(tx.run(sql.removeSandbox, { sandbox }));

@@ -214,6 +214,9 @@ export const SandboxView = Type.Object(
     outcome: Nullable(Type.String()),
     exit_code: Nullable(Type.Integer()),
     message: Nullable(Type.String()),
+    /** The principal that declared it stopped while nothing could prove it. */
+    overridden_by: Nullable(Uuid),
+    /** Since when and why its stop could not be proven; stays when an operator has overridden it. */
     stop_unproven: Nullable(Type.Object({ since: Timestamp, reason: Type.String() }, closed)),
     log_bytes: Type.Integer(),
     log_truncated: Type.Boolean(),
@@ -302,6 +305,12 @@ export const AttemptView = Type.Object(
   titled("AttemptView"),
 );
 
+/** An operator's word that a sandbox has stopped, which ends up in the audit. */
+export const StopOverride = Type.Object(
+  { reason: Type.String({ minLength: 1, maxLength: 500, pattern: "^[^\\u0000]*$" }) },
+  titled("StopOverride"),
+);
+
 export const ArtifactView = Type.Object(
   {
     job_id: Uuid,
@@ -353,6 +362,8 @@ export const ChangeEvent = Type.Object(
     resource_version: Type.String(),
     operation: Type.String(),
     at: Timestamp,
+    /** W3C trace context of the request that caused it, where that is known. */
+    traceparent: Nullable(Type.String()),
     body: Type.Unknown(),
   },
   titled("ChangeEvent"),
@@ -372,6 +383,7 @@ export type PlanView = Static<typeof PlanView>;
 export type AttemptPlanView = Static<typeof AttemptPlanView>;
 export type ArtifactView = Static<typeof ArtifactView>;
 export type JobPatch = Static<typeof JobPatch>;
+export type StopOverride = Static<typeof StopOverride>;
 export type JobCancellation = Static<typeof JobCancellation>;
 export type LogLine = Static<typeof LogLine>;
 export type ChangeEvent = Static<typeof ChangeEvent>;

@@ -125,6 +125,7 @@ export function sandboxView(more: Partial<SandboxView> = {}): SandboxView {
     outcome: "exited",
     exit_code: 0,
     message: null,
+    overridden_by: null,
     stop_unproven: null,
     log_bytes: 120,
     log_truncated: false,

@@ -10,6 +10,7 @@ import { brandId, type JobId, type TenantId } from "../../src/core/ids.ts";
 import { transition } from "../../src/core/postgres/transition.ts";
 import type { Runtime } from "../../src/core/runtime.port.ts";
 import { createPrincipal, createTenant, createToken } from "../../src/core/tenant.store.ts";
+import type { GrantedScope } from "../../src/core/tenant.ts";
 import { seconds } from "../../src/core/time.ts";
 import { submitJob } from "../../src/executions/job.store.ts";
 import type { RunningGateway } from "../../src/http/server.ts";
@@ -35,6 +36,7 @@ export interface Stack {
   /** The public API over the same store and blobs, and a client of it. */
   readonly gateway: (
     foundation: Foundation,
+    options?: { readonly operator?: boolean; readonly scopes?: readonly GrantedScope[] },
   ) => Promise<{ readonly gateway: RunningGateway; readonly token: string; readonly client: Client }>;
   readonly submit: (foundation: Foundation, job: JobSubmission, tenant?: TenantId) => Promise<JobId>;
   /** Rows as the superuser sees them, for looking at what the record says. */
@@ -119,7 +121,7 @@ export async function testStack(
     runtime,
     blobs,
     rows,
-    async gateway(foundation) {
+    async gateway(foundation, { operator = false, scopes = ["jobs:read"] as const } = {}) {
       const { db } = foundation;
       const gateway = await openGateway(foundation, {
         host: "127.0.0.1",
@@ -128,6 +130,7 @@ export async function testStack(
         blobs,
         queueMax: 1000,
         log,
+        operator,
       });
       scope.after(() => gateway.close());
       const principal = await createPrincipal(db, {
@@ -137,7 +140,7 @@ export async function testStack(
       const { token } = await createToken(db, {
         tenant,
         principal,
-        scopes: ["jobs:read"],
+        scopes,
         lifetime: seconds(3600),
       });
       return { gateway, token, client: createClient({ url: gateway.address, token }) };
