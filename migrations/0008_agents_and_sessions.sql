@@ -18,6 +18,7 @@ create table holdfast.agents (
   labels jsonb not null default '{}' constraint agents_labels check (jsonb_typeof(labels) = 'object' and pg_column_size(labels) <= 16384),
   resource_version bigint not null default 1,
   created_at timestamptz not null default holdfast.ledger_now(),
+  updated_at timestamptz not null default holdfast.ledger_now(),
   deleted_at timestamptz,
   primary key (tenant_id, agent_id)
 );
@@ -46,20 +47,20 @@ create table holdfast.cloud_sessions (
   tenant_id text not null,
   session_id uuid not null,
   agent_id uuid not null,
-  name text not null constraint cloud_sessions_name check (name ~ '^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$'),
   labels jsonb not null default '{}' constraint cloud_sessions_labels check (jsonb_typeof(labels) = 'object' and pg_column_size(labels) <= 16384),
   resource_version bigint not null default 1,
   created_at timestamptz not null default holdfast.ledger_now(),
+  updated_at timestamptz not null default holdfast.ledger_now(),
   -- What is wanted. Each change of it is a generation.
   generation bigint not null default 1,
   agent_version integer not null,
   desired_state text not null default 'active'
-    constraint cloud_sessions_desired check (desired_state in ('active', 'stopped', 'deleted')),
+    constraint cloud_sessions_desired check (desired_state in ('active', 'suspended', 'closed', 'deleted')),
   permissions text[] not null default '{}' constraint cloud_sessions_permissions check (cardinality(permissions) <= 64),
   -- What was observed, and of which generation.
   observed_generation bigint not null default 0,
   observed_state text not null default 'pending' constraint cloud_sessions_observed
-    check (observed_state in ('pending', 'idle', 'running', 'waiting', 'stopped', 'deleted')),
+    check (observed_state in ('pending', 'idle', 'running', 'waiting', 'suspended', 'closed', 'deleted')),
   observed_at timestamptz,
   deleted_at timestamptz,
   -- How many activations were admitted, which gives each its place.
@@ -75,7 +76,7 @@ create index cloud_sessions_by_age on holdfast.cloud_sessions (tenant_id, create
 create index cloud_sessions_of_agent on holdfast.cloud_sessions (tenant_id, agent_id) where deleted_at is null;
 create index cloud_sessions_labels on holdfast.cloud_sessions using gin (labels jsonb_path_ops);
 create trigger cloud_sessions_keep before update on holdfast.cloud_sessions
-  for each row execute function holdfast.keep_columns('tenant_id', 'session_id', 'agent_id', 'name', 'created_at');
+  for each row execute function holdfast.keep_columns('tenant_id', 'session_id', 'agent_id', 'created_at');
 create trigger cloud_sessions_write_once before update on holdfast.cloud_sessions
   for each row execute function holdfast.write_once('deleted_at');
 
@@ -126,13 +127,13 @@ create policy cloud_sessions_tenant on holdfast.cloud_sessions
   using (tenant_id = holdfast.current_tenant()) with check (tenant_id = holdfast.current_tenant());
 
 grant select, insert on holdfast.agents, holdfast.agent_templates to holdfast_gateway;
-grant update (version, labels, resource_version, deleted_at) on holdfast.agents to holdfast_gateway;
+grant update (version, labels, resource_version, updated_at, deleted_at) on holdfast.agents to holdfast_gateway;
 grant select on holdfast.agents, holdfast.agent_templates to holdfast_controller, holdfast_operator;
 grant select, insert on holdfast.cloud_sessions to holdfast_gateway;
-grant update (labels, resource_version, generation, agent_version, desired_state, permissions, admitted, head_revision)
+grant update (labels, resource_version, updated_at, generation, agent_version, desired_state, permissions, admitted, head_revision)
   on holdfast.cloud_sessions to holdfast_gateway;
 grant select on holdfast.cloud_sessions to holdfast_controller, holdfast_operator, holdfast_retention;
-grant update (resource_version, observed_generation, observed_state, observed_at, deleted_at, head_revision)
+grant update (resource_version, updated_at, observed_generation, observed_state, observed_at, deleted_at, head_revision)
   on holdfast.cloud_sessions to holdfast_controller;
 grant update (resource_version) on holdfast.cloud_sessions to holdfast_retention;
 

@@ -13,8 +13,9 @@
 create table holdfast.activations (
   tenant_id text not null,
   session_id uuid not null,
-  activation_id text not null constraint activations_id check (activation_id ~ '^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$'),
-  -- For leases, sandboxes and changes, which know of no session.
+  -- The client's. Another session may have the same.
+  activation_id uuid not null,
+  -- Ours: for leases, sandboxes and changes, which know of no session.
   activation_uid uuid not null,
   ordinal bigint not null constraint activations_ordinal check (ordinal >= 1),
   content jsonb not null constraint activations_content check (pg_column_size(content) <= 524288),
@@ -35,18 +36,20 @@ create table holdfast.activations (
   agent_version integer,
   last_failure_code text constraint activations_last_failure_code check (length(last_failure_code) <= 63),
   last_failure_message text constraint activations_last_failure_message check (length(last_failure_message) <= 1000),
-  -- How far the run's output was understood: the chunk and the character at which the first line begins that was
-  -- not, the last chunk looked at, and whether there will be more.
+  -- How far the present run's output was read (agent-protocol.ts): the last chunk, what was understood of it, and
+  -- the beginning of a line whose end has not come. Done: nothing more comes.
   output_sandbox uuid,
-  output_seq bigint not null default 1,
-  output_offset integer not null default 0,
   output_read bigint not null default 0,
+  output_stage text not null default 'begun' constraint activations_output_stage check (output_stage in ('begun', 'started', 'ended')),
+  output_lines integer not null default 0,
+  output_bytes bigint not null default 0,
+  output_rest bytea not null default '' constraint activations_output_rest check (octet_length(output_rest) <= 131072),
+  output_fault text constraint activations_output_fault check (length(output_fault) <= 1000),
   output_done boolean not null default false,
   -- Over all runs, so that no two events of an activation have one number.
   events bigint not null default 0 constraint activations_events check (events >= 0),
   -- What the agent said at the end of the present run.
   proposed_by uuid,
-  proposed_fault text constraint activations_proposed_fault check (length(proposed_fault) <= 1000),
   candidate_sha256 text constraint activations_candidate check (candidate_sha256 ~ '^[0-9a-f]{64}$'),
   reply jsonb constraint activations_reply check (pg_column_size(reply) <= 131072),
   required_action jsonb constraint activations_required_action check (
@@ -72,7 +75,7 @@ create table holdfast.activations (
   constraint activations_proposed check (state not in ('committing', 'waiting', 'committed') or proposed_by is not null),
   constraint activations_waits_for_something check (state <> 'waiting' or required_action is not null),
   constraint activations_commits_what_is_whole check (state <> 'committed' or required_action is null),
-  constraint activations_proposal_is_ones check (proposed_by is not null or (candidate_sha256 is null and reply is null and required_action is null and proposed_fault is null)),
+  constraint activations_proposal_is_ones check (proposed_by is not null or (candidate_sha256 is null and reply is null and required_action is null)),
   constraint activations_cleaned_after_the_end check (cleaned_at is null or finished_at is not null)
 );
 -- One at a time: the others wait in their order.
@@ -144,11 +147,12 @@ create policy activations_tenant on holdfast.activations
   to holdfast_gateway, holdfast_controller, holdfast_operator, holdfast_retention
   using (tenant_id = holdfast.current_tenant()) with check (tenant_id = holdfast.current_tenant());
 grant select, insert on holdfast.activations to holdfast_gateway;
-grant update (state, resource_version, cancel_requested_at, cancel_reason, finished_at, retry_at, proposed_by, proposed_fault,
+grant update (state, resource_version, cancel_requested_at, cancel_reason, finished_at, retry_at, proposed_by,
   candidate_sha256, reply, required_action) on holdfast.activations to holdfast_gateway;
 grant select on holdfast.activations to holdfast_controller, holdfast_operator, holdfast_retention;
 grant update (state, resource_version, tries, failures, started_at, retry_at, base_revision, agent_version, last_failure_code,
-  last_failure_message, output_sandbox, output_seq, output_offset, output_read, output_done, events, proposed_by,
-  proposed_fault, candidate_sha256, reply, required_action, finished_at, revision, failure_code, failure_message, cleaned_at)
+  last_failure_message, output_sandbox, output_read, output_stage, output_lines, output_bytes,
+  output_rest, output_fault, output_done, events, proposed_by,
+  candidate_sha256, reply, required_action, finished_at, revision, failure_code, failure_message, cleaned_at)
   on holdfast.activations to holdfast_controller;
 grant update (resource_version) on holdfast.activations to holdfast_retention;

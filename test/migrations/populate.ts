@@ -132,12 +132,12 @@ export async function populateSchema10(client: Client, tenant: string): Promise<
     [tenant, agent],
   );
   await client.query(
-    "insert into holdfast.cloud_sessions (tenant_id, session_id, agent_id, agent_version, name) values ($1, $2, $3, 1, 'talk')",
+    "insert into holdfast.cloud_sessions (tenant_id, session_id, agent_id, agent_version) values ($1, $2, $3, 1)",
     [tenant, session, agent],
   );
   await client.query(
     `insert into holdfast.activations (tenant_id, session_id, activation_id, activation_uid, ordinal, content, content_digest)
-     values ($1, $2, 'first', $3, 1, '{}', '${digest}')`,
+     values ($1, $2, gen_random_uuid(), $3, 1, '{}', '${digest}')`,
     [tenant, session, activation],
   );
   await client.query(
