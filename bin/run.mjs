@@ -16,8 +16,11 @@ const tasks = {
   build: (node, args) => runChild(node, ["scripts/build.ts", ...args], { cwd: root }),
   format: (node, args) => runChild(node, [biome, "check", "--write", ...args], { cwd: root }),
   generate: async (node, args) => {
-    const status = await runChild(node, ["scripts/generate-statements.ts", ...args], { cwd: root });
-    return status === 0 ? runChild(node, ["scripts/guarantees.ts", ...args], { cwd: root }) : status;
+    for (const script of ["generate-statements.ts", "openapi.ts", "guarantees.ts"]) {
+      const status = await runChild(node, [`scripts/${script}`, ...args], { cwd: root });
+      if (status !== 0) return status;
+    }
+    return 0;
   },
 };
 

@@ -1,7 +1,8 @@
 -- 0002 Principals: who may call, and the tokens that prove it.
 --
--- A token is shown once and stored as its SHA-256. authenticate() is the one SECURITY DEFINER function of the
--- schema: a request has no tenant before its token is known, so no policy could let a runtime role look it up.
+-- A token is shown once and stored as its SHA-256. Who is known elsewhere (OpenID Connect) has a principal here
+-- and no token. authenticate() and admit_subject() are SECURITY DEFINER functions: a request has no tenant
+-- before its credential is known, so no policy could let a runtime role look it up.
 
 create table holdfast.principals (
   tenant_id text not null references holdfast.tenants,
@@ -33,8 +34,21 @@ create index tokens_hash on holdfast.tokens using hash (token_hash);
 create trigger tokens_keep before update on holdfast.tokens
   for each row execute function holdfast.keep_columns(
     'tenant_id', 'token_id', 'principal_id', 'token_hash', 'scopes', 'created_at', 'expires_at');
-create trigger tokens_revoked_once before update on holdfast.tokens
-  for each row execute function holdfast.write_once('revoked_at');
+
+-- A revocation may be announced for later, so that a successor has time to be rolled out, and brought forward,
+-- but never put off or taken back.
+create function holdfast.only_earlier() returns trigger
+  language plpgsql security invoker set search_path = pg_catalog, pg_temp as $$
+begin
+  if new.revoked_at is null or new.revoked_at > old.revoked_at then
+    raise exception using errcode = 'HF002', table = tg_table_name, column = 'revoked_at',
+      message = 'a revocation is never put off or taken back';
+  end if;
+  return new;
+end
+$$;
+create trigger tokens_revoked_for_good before update of revoked_at on holdfast.tokens
+  for each row when (old.revoked_at is not null) execute function holdfast.only_earlier();
 
 alter table holdfast.principals enable row level security;
 alter table holdfast.principals force row level security;
@@ -46,6 +60,7 @@ create policy tokens_tenant on holdfast.tokens to holdfast_operator
   using (tenant_id = holdfast.current_tenant()) with check (tenant_id = holdfast.current_tenant());
 -- authenticate() runs as the owner, whom forced row-level security would otherwise blind.
 create policy principals_authenticate on holdfast.principals for select to holdfast_owner using (true);
+create policy principals_admit on holdfast.principals for insert to holdfast_owner with check (true);
 create policy tokens_authenticate on holdfast.tokens to holdfast_owner using (true);
 create policy tenants_authenticate on holdfast.tenants for select to holdfast_owner using (true);
 
@@ -62,15 +77,39 @@ declare
   now timestamptz := holdfast.ledger_now();
 begin
   return query
-    select k.tenant_id, k.principal_id, p.name, k.token_id, k.scopes, k.expires_at
+    select k.tenant_id, k.principal_id, p.name, k.token_id, k.scopes, least(k.expires_at, k.revoked_at)
     from holdfast.tokens k
     join holdfast.principals p using (tenant_id, principal_id)
     join holdfast.tenants t using (tenant_id)
-    where k.token_hash = hash and k.revoked_at is null and k.expires_at > now
+    where k.token_hash = hash and (k.revoked_at is null or k.revoked_at > now) and k.expires_at > now
       and p.disabled_at is null and t.disabled_at is null;
   update holdfast.tokens k set last_used_at = now
-  where k.token_hash = hash and k.revoked_at is null
+  where k.token_hash = hash and (k.revoked_at is null or k.revoked_at > now) and k.expires_at > now
     and (k.last_used_at is null or k.last_used_at < now - interval '1 minute');
 end
 $$;
 grant execute on function holdfast.authenticate(bytea) to holdfast_gateway;
+
+-- The principal of somebody whom a trusted issuer vouches for, made at first sight: one row while tenant and
+-- principal are enabled, else none. It makes no tenant.
+create function holdfast.admit_subject(tenant text, name text, new_principal uuid)
+  returns table (tenant_id text, principal_id uuid, principal_name text)
+  language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  return query
+    select p.tenant_id, p.principal_id, p.name from holdfast.principals p join holdfast.tenants t using (tenant_id)
+    where p.tenant_id = tenant and p.name = admit_subject.name and p.disabled_at is null and t.disabled_at is null;
+  if found then
+    return;
+  end if;
+  insert into holdfast.principals as p (tenant_id, principal_id, name)
+  select t.tenant_id, new_principal, admit_subject.name from holdfast.tenants t
+  where t.tenant_id = tenant and t.disabled_at is null
+  on conflict on constraint principals_name_taken do nothing;
+  -- Also when another request was first: then its row is there, unless it is disabled.
+  return query
+    select p.tenant_id, p.principal_id, p.name from holdfast.principals p join holdfast.tenants t using (tenant_id)
+    where p.tenant_id = tenant and p.name = admit_subject.name and p.disabled_at is null and t.disabled_at is null;
+end
+$$;
+grant execute on function holdfast.admit_subject(text, text, uuid) to holdfast_gateway;

@@ -14,6 +14,7 @@ create table holdfast.commands (
   target text not null,
   fingerprint bytea not null constraint commands_fingerprint check (octet_length(fingerprint) = 32),
   request_id text constraint commands_request_id check (length(request_id) <= 128),
+  traceparent text default holdfast.current_traceparent() constraint commands_traceparent check (length(traceparent) = 55),
   created_at timestamptz not null default holdfast.ledger_now(),
   response_status smallint constraint commands_committed_only check (response_status between 200 and 299),
   response_body jsonb constraint commands_response_bound check (pg_column_size(response_body) <= 65536),
@@ -24,17 +25,23 @@ create table holdfast.commands (
 );
 create trigger commands_keep before update on holdfast.commands
   for each row execute function holdfast.keep_columns(
-    'tenant_id', 'command_id', 'principal_id', 'idempotency_key', 'operation', 'target', 'fingerprint', 'request_id', 'created_at');
+    'tenant_id', 'command_id', 'principal_id', 'idempotency_key', 'operation', 'target', 'fingerprint', 'request_id',
+    'traceparent', 'created_at');
 create trigger commands_answered_once before update on holdfast.commands
   for each row execute function holdfast.write_once('response_status', 'response_body', 'response_etag');
 create index commands_by_age on holdfast.commands (tenant_id, created_at desc, command_id desc);
+-- For the sweep over all tenants. Rows come in the order of their time, so a summary of pages finds the old ones.
+create index commands_age on holdfast.commands using brin (created_at);
 
 alter table holdfast.commands enable row level security;
 alter table holdfast.commands force row level security;
-create policy commands_tenant on holdfast.commands to holdfast_gateway, holdfast_operator, holdfast_retention
+create policy commands_tenant on holdfast.commands to holdfast_gateway, holdfast_operator
   using (tenant_id = holdfast.current_tenant()) with check (tenant_id = holdfast.current_tenant());
+-- A key is kept for 30 days at least, whatever a process believes: the sweep can't see a younger row.
+create policy commands_expired on holdfast.commands to holdfast_retention
+  using (created_at < holdfast.ledger_now() - interval '30 days');
 grant select, insert, update (response_status, response_body, response_etag) on holdfast.commands to holdfast_gateway, holdfast_operator;
-grant select, delete on holdfast.commands to holdfast_retention;
+grant select (tenant_id, command_id, created_at), delete on holdfast.commands to holdfast_retention;
 
 -- No cache: a cached id would sort an older change behind a newer one of the same resource.
 create sequence holdfast.change_ids as bigint cache 1;
@@ -50,6 +57,7 @@ create table holdfast.resource_changes (
   resource_version bigint not null,
   operation text not null constraint resource_changes_operation check (length(operation) between 1 and 63),
   at timestamptz not null default holdfast.ledger_now(),
+  traceparent text default holdfast.current_traceparent() constraint resource_changes_traceparent check (length(traceparent) = 55),
   body jsonb not null constraint resource_changes_bound check (pg_column_size(body) <= 32768),
   primary key (tenant_id, change_id),
   constraint resource_changes_version unique (tenant_id, kind, resource_id, resource_version)
@@ -59,10 +67,11 @@ create index resource_changes_position on holdfast.resource_changes (position) w
 create index resource_changes_tenant_position on holdfast.resource_changes (tenant_id, position) where position is not null;
 -- Stamping sets the position alone and fires neither of these: thousands of rows a second pass through it.
 create trigger resource_changes_keep
-  before update of tenant_id, change_id, kind, resource_id, root_id, resource_version, operation, at, body
+  before update of tenant_id, change_id, kind, resource_id, root_id, resource_version, operation, at, traceparent, body
   on holdfast.resource_changes
   for each row execute function holdfast.keep_columns(
-    'tenant_id', 'change_id', 'kind', 'resource_id', 'root_id', 'resource_version', 'operation', 'at', 'body');
+    'tenant_id', 'change_id', 'kind', 'resource_id', 'root_id', 'resource_version', 'operation', 'at',
+    'traceparent', 'body');
 create trigger resource_changes_stamped_once before update of position on holdfast.resource_changes
   for each row when (old.position is not null) execute function holdfast.write_once('position');
 

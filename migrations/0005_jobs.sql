@@ -38,6 +38,8 @@ create table holdfast.jobs (
   claimed_by text,
   claimed_until timestamptz,
   container_id text,
+  -- Of the request that submitted it: its sandboxes get it, so that one trace goes through.
+  traceparent text default holdfast.current_traceparent() constraint jobs_traceparent check (length(traceparent) = 55),
   primary key (tenant_id, job_id),
   foreign key (tenant_id, spec_digest) references holdfast.job_specs,
   constraint jobs_finished check ((state in ('succeeded', 'failed', 'cancelled')) = (finished_at is not null)),
@@ -50,7 +52,7 @@ create index jobs_waiting on holdfast.jobs (tenant_id, queued_at) where state = 
 create index jobs_claimed on holdfast.jobs (tenant_id, claimed_until) where state = 'running' and claimed_by is not null;
 create index jobs_labels on holdfast.jobs using gin (labels jsonb_path_ops);
 create trigger jobs_keep before update on holdfast.jobs
-  for each row execute function holdfast.keep_columns('tenant_id', 'job_id', 'name', 'spec_digest', 'created_at');
+  for each row execute function holdfast.keep_columns('tenant_id', 'job_id', 'name', 'spec_digest', 'created_at', 'traceparent');
 create trigger jobs_write_once before update on holdfast.jobs
   for each row execute function holdfast.write_once('cancel_requested_at', 'cancel_reason', 'finished_at');
 create trigger jobs_transitions before update of state on holdfast.jobs

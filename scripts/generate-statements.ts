@@ -21,6 +21,8 @@ const directory = await mkdtemp(join(tmpdir(), "holdfast-generate-"));
 const postgres = await startPostgres({ directory, throwaway: true, settings: { fsync: "off" } });
 try {
   const client = new Client(postgres.connection);
+  // When a statement fails the server stops under it: that would hide why.
+  client.on("error", () => undefined);
   await client.connect();
   process.exitCode = await run(client);
   await client.end();

@@ -23,7 +23,7 @@ where position > :after order by position limit :limit;
 -- One tenant's changes after a position and up to another.
 -- name: readChanges :many
 -- null: root
-select position as "position!", kind, resource_id, root_id, resource_version, operation, at, body
+select position as "position!", kind, resource_id, root_id, resource_version, operation, at, traceparent, body
 from holdfast.resource_changes
 where tenant_id = holdfast.current_tenant() and position > :after and position <= :upto
   and (cardinality(:kinds::text[]) = 0 or kind = any (:kinds))

@@ -105,6 +105,7 @@ export interface ReadChangesRow {
   readonly resource_version: bigint;
   readonly operation: string;
   readonly at: Instant;
+  readonly traceparent: string | null;
   readonly body: unknown;
 }
 
@@ -114,7 +115,7 @@ export const readChanges = statement<ReadChangesParams, ReadChangesRow, "many">(
   "many",
   ["after","upto","kinds","root","limit"],
   ["plain","plain","plain","plain","plain"],
-  `select position as "position", kind, resource_id, root_id, resource_version, operation, at, body
+  `select position as "position", kind, resource_id, root_id, resource_version, operation, at, traceparent, body
 from holdfast.resource_changes
 where tenant_id = holdfast.current_tenant() and position > $1 and position <= $2
   and (cardinality($3::text[]) = 0 or kind = any ($3))

@@ -18,6 +18,8 @@ export interface Change {
   readonly resourceVersion: bigint;
   readonly operation: string;
   readonly at: Instant;
+  /** W3C trace context of what caused it, where it is known. */
+  readonly traceparent: string | null;
   readonly body: unknown;
 }
 
@@ -49,6 +51,7 @@ export function readChanges(
       resourceVersion: row.resource_version,
       operation: row.operation,
       at: row.at,
+      traceparent: row.traceparent,
       body: row.body,
     }));
   });

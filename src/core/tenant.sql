@@ -20,11 +20,15 @@ insert into holdfast.tokens (tenant_id, token_id, principal_id, token_hash, scop
 values (holdfast.current_tenant(), :token, :principal, :hash, :scopes, :now, :now::timestamptz + holdfast.microseconds(:lifetime_us))
 returning expires_at;
 
--- Revoked once; again changes nothing.
+-- From a moment on. Again it changes nothing, unless that moment is earlier.
 -- name: revokeToken :maybe
-update holdfast.tokens set revoked_at = coalesce(revoked_at, :now)
+update holdfast.tokens set revoked_at = least(revoked_at, :at)
 where tenant_id = holdfast.current_tenant() and token_id = :token
 returning revoked_at as "revoked_at!";
+
+-- name: readToken :maybe
+select principal_id, scopes, created_at, expires_at, revoked_at from holdfast.tokens
+where tenant_id = holdfast.current_tenant() and token_id = :token;
 
 -- name: listTokens :many
 select k.token_id, p.name as principal, k.scopes, k.created_at, k.expires_at, k.revoked_at, k.last_used_at

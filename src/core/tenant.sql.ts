@@ -88,7 +88,7 @@ returning expires_at`,
 );
 
 export interface RevokeTokenParams {
-  readonly now: Instant;
+  readonly at: Instant;
   readonly token: string;
 }
 
@@ -96,15 +96,36 @@ export interface RevokeTokenRow {
   readonly revoked_at: Instant;
 }
 
-/** Revoked once; again changes nothing. */
+/** From a moment on. Again it changes nothing, unless that moment is earlier. */
 export const revokeToken = statement<RevokeTokenParams, RevokeTokenRow, "maybe">(
   "tenant.revokeToken",
   "maybe",
-  ["now","token"],
+  ["at","token"],
   ["instant","plain"],
-  `update holdfast.tokens set revoked_at = coalesce(revoked_at, $1)
+  `update holdfast.tokens set revoked_at = least(revoked_at, $1)
 where tenant_id = holdfast.current_tenant() and token_id = $2
 returning revoked_at as "revoked_at"`,
+);
+
+export interface ReadTokenParams {
+  readonly token: string;
+}
+
+export interface ReadTokenRow {
+  readonly principal_id: string;
+  readonly scopes: string[];
+  readonly created_at: Instant;
+  readonly expires_at: Instant;
+  readonly revoked_at: Instant | null;
+}
+
+export const readToken = statement<ReadTokenParams, ReadTokenRow, "maybe">(
+  "tenant.readToken",
+  "maybe",
+  ["token"],
+  ["plain"],
+  `select principal_id, scopes, created_at, expires_at, revoked_at from holdfast.tokens
+where tenant_id = holdfast.current_tenant() and token_id = $1`,
 );
 
 export interface ListTokensParams {

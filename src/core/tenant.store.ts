@@ -9,10 +9,11 @@ import {
   listTokens as listTokenRows,
   readPrincipal,
   readPrincipalByName,
+  readToken,
   revokeToken as revokeTokenRow,
 } from "./tenant.sql.ts";
-import { hashToken, isScope, mintToken, type Scope } from "./tenant.ts";
-import { type Instant, type Microseconds, seconds } from "./time.ts";
+import { type GrantedScope, hashToken, isGrantedScope, mintToken } from "./tenant.ts";
+import { type Instant, instant, type Microseconds, microseconds, seconds } from "./time.ts";
 
 const tokensListedMax = 1000n;
 const tokenLifetimeMax = seconds(366 * 86_400);
@@ -66,11 +67,11 @@ export async function createToken(
   grant: {
     readonly tenant: TenantId;
     readonly principal: PrincipalId;
-    readonly scopes: readonly Scope[];
+    readonly scopes: readonly GrantedScope[];
     readonly lifetime: Microseconds;
   },
 ): Promise<NewToken> {
-  if (grant.scopes.length === 0 || !grant.scopes.every(isScope)) {
+  if (grant.scopes.length === 0 || !grant.scopes.every(isGrantedScope)) {
     throw new HoldfastError("invalid_request", "a token needs scopes that exist");
   }
   if (grant.lifetime <= 0n || grant.lifetime > tokenLifetimeMax) {
@@ -95,15 +96,46 @@ export async function createToken(
   return { id, token, expiresAt: expires_at };
 }
 
-/** From its commit on no request is let in by it, and within seconds its streams have ended. */
+/**
+ * From its commit on no request is let in by it, and within seconds its streams have ended; with `after`, from
+ * that much later on. A revocation can be brought forward and never taken back.
+ */
 export async function revokeToken(
   db: Database,
-  { tenant, token }: { readonly tenant: TenantId; readonly token: string },
+  {
+    tenant,
+    token,
+    after,
+  }: { readonly tenant: TenantId; readonly token: string; readonly after?: Microseconds },
 ): Promise<void> {
   const revoked = await transition(db, { role: "operator", tenant, name: "revokeToken" }, (tx) =>
-    tx.run(revokeTokenRow, { token, now: tx.now }),
+    tx.run(revokeTokenRow, { token, at: instant(tx.now + (after ?? 0n)) }),
   );
   if (revoked === undefined) throw new HoldfastError("not_found", "there is no such token");
+}
+
+/** A successor with the same principal, scopes and lifetime. The old one stays good for the overlap. */
+export async function rotateToken(
+  db: Database,
+  {
+    tenant,
+    token,
+    overlap,
+  }: { readonly tenant: TenantId; readonly token: string; readonly overlap: Microseconds },
+): Promise<NewToken> {
+  const old = await view(db, { role: "operator", tenant, name: "readToken" }, (tx) =>
+    tx.run(readToken, { token }),
+  );
+  if (old === undefined) throw new HoldfastError("not_found", "there is no such token");
+  if (old.revoked_at !== null) throw new HoldfastError("conflict", "the token is revoked already");
+  const successor = await createToken(db, {
+    tenant,
+    principal: brandId<PrincipalId>(old.principal_id),
+    scopes: old.scopes.filter(isGrantedScope),
+    lifetime: microseconds(old.expires_at - old.created_at),
+  });
+  await revokeToken(db, { tenant, token, after: overlap });
+  return successor;
 }
 
 export function listTokens(db: Database, tenant: TenantId): Promise<readonly ListTokensRow[]> {

@@ -13,9 +13,16 @@ declare module "fastify" {
   interface FastifyContextConfig {
     /** What a token needs to be let in; `public` needs none. Every route says it. */
     readonly scope?: Scope | "public";
+    /**
+     * The resource that a narrowed scope has to name, as the request has it before anything is checked. Left
+     * out, the path's `id`; a route about no single resource has none.
+     */
+    readonly resource?: (request: FastifyRequest) => unknown;
   }
   interface FastifyRequest {
     principal: Principal | null;
+    /** W3C trace context, when the request brought one that is well formed. */
+    traceparent: string | null;
   }
 }
 

@@ -1,4 +1,4 @@
-import { HoldfastError } from "../core/errors.ts";
+import { HoldfastError, isHoldfastError } from "../core/errors.ts";
 
 /**
  * Reads a request body so that it means the same to everybody: UTF-8 or nothing, no name twice in an object,
@@ -6,16 +6,51 @@ import { HoldfastError } from "../core/errors.ts";
  * (G11). `JSON.parse` replaces, rounds and overwrites instead.
  */
 export function readJson(bytes: Uint8Array, limits: { readonly depth: number }): unknown {
-  return new Reader(decode(bytes), limits.depth).read();
+  return new Reader(decode(bytes, limits.depth), limits.depth).read();
 }
 
 const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
-function decode(bytes: Uint8Array): string {
+function decode(bytes: Uint8Array, depth: number): string {
   try {
     return decoder.decode(bytes);
   } catch {
-    throw new HoldfastError("invalid_json", "the body is not valid UTF-8");
+    const sound = soundBytes(bytes);
+    throw new Reader(decoder.decode(bytes.subarray(0, sound)), depth).faultAtEnd(
+      `byte ${sound + 1} of the body is not valid UTF-8`,
+    );
+  }
+}
+
+/** How many bytes come before the first that is not UTF-8. */
+function soundBytes(bytes: Uint8Array): number {
+  let [from, to] = [0, bytes.length];
+  // All before `from` is sound, and something before `to` isn't. A character cut off in its middle is no fault.
+  while (to - from > 1) {
+    const middle = (from + to) >> 1;
+    if (isSound(bytes.subarray(0, middle))) from = middle;
+    else to = middle;
+  }
+  // Back to the beginning of the character that the fault is in.
+  while (from > 0 && !isWhole(bytes.subarray(0, from))) from -= 1;
+  return from;
+}
+
+function isSound(bytes: Uint8Array): boolean {
+  try {
+    new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes, { stream: true });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function isWhole(bytes: Uint8Array): boolean {
+  try {
+    decoder.decode(bytes);
+    return true;
+  } catch {
+    return false;
   }
 }
 
@@ -42,6 +77,18 @@ class Reader {
     this.#skipBlank();
     if (this.#at < this.#text.length) throw this.#fault("there is something after the value");
     return value;
+  }
+
+  /** For a text that breaks off: the fault is where it ends, unless there is one before. */
+  faultAtEnd(message: string): HoldfastError {
+    try {
+      this.#value();
+    } catch (error) {
+      if (!isHoldfastError(error)) throw error;
+      if (this.#at < this.#text.length) return error;
+    }
+    this.#at = this.#text.length;
+    return this.#fault(message);
   }
 
   #value(): unknown {

@@ -1,12 +1,20 @@
+import type { RatePolicy } from "./rate-limit.ts";
+
 /** Every bound of the public listener, in one place. Units stand last. */
 export interface GatewayLimits {
   readonly bodyBytes: number;
   readonly headerBytes: number;
+  /** Header lines; Node would drop those beyond its own bound without a word. */
+  readonly headerLines: number;
   readonly jsonDepth: number;
   /** For a whole request to arrive, headers and body. */
   readonly requestMs: number;
   /** For a socket on which nothing moves. */
   readonly idleSocketMs: number;
+  /** Requests of one principal to this process; null: as many as it likes. */
+  readonly rate: RatePolicy | null;
+  /** Principals whose requests are counted at a time. */
+  readonly rateKeys: number;
   /** Open streams of one principal in this process. */
   readonly streamsPerPrincipal: number;
   /** What waits for a reader of a stream before that reader is cut off. */
@@ -26,9 +34,12 @@ export interface GatewayLimits {
 export const defaultLimits: GatewayLimits = {
   bodyBytes: 262_144,
   headerBytes: 16_384,
+  headerLines: 100,
   jsonDepth: 32,
   requestMs: 15_000,
   idleSocketMs: 75_000,
+  rate: { requests: 3_000, windowSeconds: 10 },
+  rateKeys: 10_000,
   streamsPerPrincipal: 64,
   streamBufferBytes: 1_048_576,
   streamStallMs: 30_000,

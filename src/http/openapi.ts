@@ -1,6 +1,8 @@
 import swagger from "@fastify/swagger";
+import { Type } from "typebox";
 import { ProblemDocument } from "../wire/problem.ts";
 import type { GatewayServer } from "./gateway.ts";
+import { finishDocument } from "./openapi-document.ts";
 import { problemType } from "./problem.ts";
 
 /** The OpenAPI 3.1 document comes from the schemas that the routes check with (G15). */
@@ -12,10 +14,12 @@ export async function describeApi(server: GatewayServer, release: string): Promi
         title: "Holdfast",
         version: release,
         description: "Every error is a problem document (RFC 9457) whose `code` is stable.",
+        license: { name: "Apache-2.0", identifier: "Apache-2.0" },
       },
       tags: [
         { name: "jobs", description: "Builds: a job's phased attempts, their output and artifacts" },
         { name: "watch", description: "The change stream" },
+        { name: "commands", description: "Who asked for what, and what came of it" },
         { name: "server", description: "Health and this document" },
       ],
       components: { securitySchemes: { bearer: { type: "http", scheme: "bearer" } } },
@@ -24,11 +28,38 @@ export async function describeApi(server: GatewayServer, release: string): Promi
   });
 }
 
+/** What `GET /openapi.json` serves, and `docs/reference/openapi.json` keeps. */
+export function documentOf(server: GatewayServer): object {
+  return finishDocument(server.swagger());
+}
+
 export function openapiRoute(server: GatewayServer): void {
+  let document: object | undefined;
   server.get(
     "/openapi.json",
-    { config: { scope: "public" }, schema: { operationId: "openapi", tags: ["server"], security: [] } },
-    (_request, reply) => reply.type("application/json; charset=utf-8").send(server.swagger()),
+    {
+      config: { scope: "public" },
+      schema: {
+        operationId: "openapi",
+        summary: "This document",
+        tags: ["server"],
+        security: [],
+        response: {
+          200: {
+            description: "OpenAPI 3.1",
+            content: {
+              "application/json": {
+                schema: Type.Unsafe<unknown>({ type: "object", additionalProperties: true }),
+              },
+            },
+          },
+        },
+      },
+    },
+    (_request, reply) => {
+      document ??= documentOf(server);
+      return reply.type("application/json; charset=utf-8").send(document);
+    },
   );
 }
 

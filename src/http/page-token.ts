@@ -1,7 +1,21 @@
+import { Type } from "typebox";
 import { canonicalDigest } from "../core/canonical.ts";
 import { HoldfastError } from "../core/errors.ts";
 import { isUuid } from "../core/ids.ts";
 import { type Instant, instant } from "../core/time.ts";
+
+/** Items of a page; more than the server gives at once is the same as that. */
+export const PageLimit = Type.String({
+  pattern: "^[1-9][0-9]{0,5}$",
+  description: "a whole number from 1 to 999999",
+});
+export const PageToken = Type.String({ minLength: 1, maxLength: 255 });
+
+const pageItemsDefault = 50;
+
+export function pageLimitOf(asked: string | undefined, limits: { readonly pageItems: number }): number {
+  return Math.min(Number(asked ?? pageItemsDefault), limits.pageItems);
+}
 
 /** Where a page begins: after this one, newest first. */
 export interface PagePosition {

@@ -1,11 +1,12 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { HoldfastError } from "../core/errors.ts";
-import type { Database } from "../core/postgres/transition.ts";
 import type { GatewayServer } from "./gateway.ts";
 import { refuse } from "./listener.ts";
 import { authenticate } from "./principal.store.ts";
-import { requireScope } from "./principal.ts";
+import { type Authenticator, requireScope } from "./principal.ts";
+import { type RateLimiter, rateHeaders } from "./rate-limit.ts";
 import { routeTable } from "./route-table.ts";
+import { readTraceparent } from "./trace.ts";
 
 const securityHeaders = {
   "cache-control": "no-store",
@@ -16,28 +17,42 @@ const securityHeaders = {
 } as const;
 
 /**
- * The first half of the pipeline, the same for every route, in this order: host → authenticate → scope. Then
- * the framework takes the limits and the parsing, then `command` the rest. Returns what sets the allowed
+ * The first half of the pipeline, the same for every route, in this order: header bounds → host → authenticate
+ * → rate → scope. Then the framework takes the limits and the parsing, then `command` the rest. Returns what sets the allowed
  * values of Host; until then, and on servers that are not on loopback, any will do.
  */
 export function guard(
   server: GatewayServer,
-  db: Pick<Database, "pools">,
+  options: {
+    readonly authenticators: readonly Authenticator[];
+    readonly rate: RateLimiter | null;
+    readonly headerLines: number;
+  },
 ): (hosts: ReadonlySet<string>) => void {
   let hosts: ReadonlySet<string> | null = null;
   const routes = routeTable();
   server.decorateRequest("principal", null);
+  server.decorateRequest("traceparent", null);
+  // One more than is taken, so that one too many is seen.
+  server.server.maxHeadersCount = options.headerLines + 1;
   server.addHook("onRoute", ({ method, url, config }) => {
     if (config?.scope === undefined) throw new Error(`the route ${String(method)} ${url} names no scope`);
     for (const name of [method].flat()) routes.add(name, url);
   });
   server.addHook("onRequest", async (request, reply) => {
     void reply.headers({ ...securityHeaders, "x-request-id": request.id });
+    if (request.raw.rawHeaders.length > 2 * options.headerLines) {
+      throw new HoldfastError("headers_too_large", `at most ${options.headerLines} header lines`);
+    }
     checkHost(request, hosts);
-    const { scope } = request.routeOptions.config;
+    request.traceparent = readTraceparent(request.headers.traceparent);
+    const { scope, resource = pathId } = request.routeOptions.config;
     if (request.is404 || scope === undefined || scope === "public") return;
-    request.principal = await authenticate(db, request.headers.authorization);
-    requireScope(request.principal, scope);
+    const principal = await authenticate(options.authenticators, request.headers.authorization);
+    request.principal = principal;
+    if (options.rate !== null) spend(options.rate, principal.id, reply);
+    const about = resource(request);
+    requireScope(principal, scope, typeof about === "string" ? about : null);
   });
   server.addHook("onResponse", logRequest);
   server.setErrorHandler(refuse);
@@ -50,6 +65,19 @@ export function guard(
   return (allowed) => {
     hosts = allowed;
   };
+}
+
+const pathId = ({ params }: FastifyRequest): unknown =>
+  typeof params === "object" && params !== null && "id" in params ? params.id : null;
+
+function spend(rate: RateLimiter, principal: string, reply: FastifyReply): void {
+  const verdict = rate.take(principal);
+  void reply.headers(rateHeaders(rate.policy, verdict));
+  if (verdict.allowed) return;
+  const { requests, windowSeconds } = rate.policy;
+  throw new HoldfastError("too_many_requests", `at most ${requests} requests in ${windowSeconds} s`, {
+    retryAfterSeconds: verdict.retryAfterSeconds,
+  });
 }
 
 function checkHost(request: FastifyRequest, hosts: ReadonlySet<string> | null): void {
@@ -69,6 +97,7 @@ function logRequest(request: FastifyRequest, reply: FastifyReply, done: () => vo
       ms: Math.round(reply.elapsedTime),
       tenant: principal?.tenant,
       principal: principal?.id,
+      trace: request.traceparent?.slice(3, 35),
     },
     "request",
   );

@@ -38,3 +38,10 @@ export function checkVersion(condition: IfMatch, version: bigint): void {
   if (condition === null || condition === "any" || condition.includes(version)) return;
   throw new HoldfastError("precondition_failed", `the resource is at ${etagOf(version)}`);
 }
+
+/** Whether there must be none yet. On a mutation `*` is the only condition that means something. */
+export function parseIfNoneMatch(header: string | undefined): boolean {
+  if (header === undefined) return false;
+  if (header.trim() === "*") return true;
+  throw new HoldfastError("invalid_request", "If-None-Match of a mutation is * or nothing");
+}

@@ -24,3 +24,25 @@ export const authenticate = statement<AuthenticateParams, AuthenticateRow, "mayb
   token_id as "token_id", scopes as "scopes", expires_at as "expires_at"
 from holdfast.authenticate($1)`,
 );
+
+export interface AdmitSubjectParams {
+  readonly tenant: string;
+  readonly name: string;
+  readonly new_principal: string;
+}
+
+export interface AdmitSubjectRow {
+  readonly tenant_id: string;
+  readonly principal_id: string;
+  readonly principal_name: string;
+}
+
+/** Somebody whom the issuer vouches for. */
+export const admitSubject = statement<AdmitSubjectParams, AdmitSubjectRow, "maybe">(
+  "principal.admitSubject",
+  "maybe",
+  ["tenant","name","new_principal"],
+  ["plain","plain","plain"],
+  `select tenant_id as "tenant_id", principal_id as "principal_id", principal_name as "principal_name"
+from holdfast.admit_subject($1, $2, $3)`,
+);

@@ -4,15 +4,18 @@ import type { Doorbell } from "../core/postgres/doorbell.ts";
 import type { Database } from "../core/postgres/transition.ts";
 import type { ChangeReader } from "../core/watch.ts";
 import { acceptJson } from "./body.ts";
+import { commandRoutes } from "./commands.ts";
 import { openFeeds } from "./feed.ts";
-import type { Gateway, Routes } from "./gateway.ts";
+import type { Gateway, GatewayServer, Routes } from "./gateway.ts";
 import { healthRoutes, type LoopProgress } from "./health.ts";
 import { defaultLimits, type GatewayLimits } from "./limits.ts";
 import { closeGracefully, createListener, listen } from "./listener.ts";
-import { describeApi, openapiRoute } from "./openapi.ts";
+import { describeApi, documentOf, openapiRoute } from "./openapi.ts";
 import { guard } from "./pipeline.ts";
-import { principalOf as lookUpPrincipal } from "./principal.store.ts";
-import { trackStreams } from "./streams.ts";
+import { isLive, tokenAuthenticator } from "./principal.store.ts";
+import type { Authenticator } from "./principal.ts";
+import { rateLimiter } from "./rate-limit.ts";
+import { type Streams, trackStreams } from "./streams.ts";
 import { watchRoutes } from "./watch.ts";
 
 export interface GatewayOptions {
@@ -29,6 +32,8 @@ export interface GatewayOptions {
   readonly installation?: string | null;
   /** Further names by which clients reach a loopback server. */
   readonly hostNames?: readonly string[];
+  /** Besides our own tokens. */
+  readonly authenticators?: readonly Authenticator[];
   readonly limits?: Partial<GatewayLimits>;
   readonly log?: Logger;
   readonly progress?: () => readonly LoopProgress[];
@@ -47,17 +52,51 @@ export interface RunningGateway {
 
 /** Throws `port_taken`. */
 export async function startGateway(options: GatewayOptions): Promise<RunningGateway> {
+  const { server, streams, allowHosts } = await buildGateway(options);
+  await listen(server, options);
+  const { port } = server.server.address() as AddressInfo;
+  if (isLoopback(options.host)) allowHosts(hostNames(options, port));
+  return {
+    address: `http://${options.host.includes(":") ? `[${options.host}]` : options.host}:${port}`,
+    port,
+    openapi: () => documentOf(server),
+    openStreams: () => streams.open,
+    async close() {
+      await closeGracefully(server, options.drainMs);
+    },
+  };
+}
+
+/** The OpenAPI document of a gateway that never listens and never asks its database. */
+export async function describeGateway(options: Omit<GatewayOptions, "host" | "port">): Promise<object> {
+  const { server } = await buildGateway(options);
+  await server.ready();
+  const document = documentOf(server);
+  await server.close();
+  return document;
+}
+
+async function buildGateway(options: Omit<GatewayOptions, "host" | "port">): Promise<{
+  readonly server: GatewayServer;
+  readonly streams: Streams;
+  readonly allowHosts: (hosts: ReadonlySet<string>) => void;
+}> {
   const limits = { ...defaultLimits, ...options.limits };
   const log = options.log ?? pino({ level: "silent" });
+  const authenticators = [tokenAuthenticator(options.db), ...(options.authenticators ?? [])];
   const streams = trackStreams({
     perPrincipal: limits.streamsPerPrincipal,
     checkMs: limits.tokenCheckMs,
-    lookUp: (hash) => lookUpPrincipal(options.db, hash),
+    isLive: (principal) => isLive(authenticators, principal),
     onError: (err) => log.error({ err }, "tokens of open streams can't be checked"),
   });
   const gateway: Gateway = { db: options.db, doorbell: options.doorbell, limits, streams, log };
   const server = createListener({ log, ...limits });
-  const allowHosts = guard(server, options.db);
+  const allowHosts = guard(server, {
+    authenticators,
+    rate: limits.rate === null ? null : rateLimiter(limits.rate, limits.rateKeys),
+    headerLines: limits.headerLines,
+  });
   acceptJson(server, limits);
   await describeApi(server, options.release);
   healthRoutes(server, {
@@ -74,24 +113,14 @@ export async function startGateway(options: GatewayOptions): Promise<RunningGate
     onError: (err) => log.error({ err }, "changes can't be read"),
   });
   watchRoutes(server, { ...gateway, feeds });
+  commandRoutes(server, gateway);
   for (const routes of options.routes) routes(server, gateway);
   // Live streams would otherwise hold the close for ever.
   server.addHook("preClose", (done) => {
     streams.close();
     done();
   });
-  await listen(server, options);
-  const { port } = server.server.address() as AddressInfo;
-  if (isLoopback(options.host)) allowHosts(hostNames(options, port));
-  return {
-    address: `http://${options.host.includes(":") ? `[${options.host}]` : options.host}:${port}`,
-    port,
-    openapi: () => server.swagger(),
-    openStreams: () => streams.open,
-    async close() {
-      await closeGracefully(server, options.drainMs);
-    },
-  };
+  return { server, streams, allowHosts };
 }
 
 function isLoopback(host: string): boolean {
@@ -99,7 +128,7 @@ function isLoopback(host: string): boolean {
 }
 
 /** A page that a browser was told lives at 127.0.0.1 still sends its own name as Host: refused. */
-function hostNames({ hostNames = [] }: GatewayOptions, port: number): ReadonlySet<string> {
+function hostNames({ hostNames = [] }: Pick<GatewayOptions, "hostNames">, port: number): ReadonlySet<string> {
   const names = ["localhost", "127.0.0.1", "[::1]", ...hostNames];
   return new Set(names.flatMap((name) => (port === 80 ? [name, `${name}:80`] : [`${name}:${port}`])));
 }

@@ -22,8 +22,7 @@ const retrySeconds = 5;
 export function trackStreams(options: {
   readonly perPrincipal: number;
   readonly checkMs: number;
-  /** Null when the token is no longer live. */
-  readonly lookUp: (tokenHash: Buffer) => Promise<Principal | null>;
+  readonly isLive: (principal: Principal) => Promise<boolean>;
   readonly onError: (error: unknown) => void;
 }): Streams {
   const streams = new Set<OpenStream>();
@@ -39,11 +38,10 @@ export function trackStreams(options: {
 
   /** One look-up a token, however many streams it has. */
   async function check(): Promise<void> {
-    const byToken = Map.groupBy(streams, ({ principal }) => principal.tokenHash.toString("hex"));
-    for (const held of byToken.values()) {
+    const byCredential = Map.groupBy(streams, ({ principal }) => principal.credential);
+    for (const held of byCredential.values()) {
       const [first] = held;
-      if (first === undefined) continue;
-      if ((await options.lookUp(first.principal.tokenHash)) !== null) continue;
+      if (first === undefined || (await options.isLive(first.principal))) continue;
       for (const stream of held) stream.expire();
     }
   }

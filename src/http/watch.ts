@@ -57,7 +57,7 @@ export function watchRoutes(server: GatewayServer, gateway: Gateway & { readonly
     "/v1/watch",
     {
       exposeHeadRoute: false,
-      config: { scope: "watch:read" },
+      config: { scope: "watch:read", resource: ({ query }) => (query as { job?: unknown }).job },
       schema: {
         operationId: "watch",
         summary: "Changes as they happen, as server-sent events, resumable by cursor",
@@ -193,6 +193,7 @@ class WatchStream {
       resource_version: String(change.resourceVersion),
       operation: change.operation,
       at: formatInstant(change.at),
+      traceparent: change.traceparent,
       body: change.body,
     };
     return serverSentEvent({ id: cursor, event: change.operation, data });

@@ -78,7 +78,7 @@ export const DoctorReport = Type.Object(
       ),
     ),
   },
-  closed,
+  { ...closed, title: "DoctorReport" },
 );
 
 export type DoctorFinding = Static<typeof DoctorFinding>;

@@ -19,10 +19,12 @@ const referencesToTenants: ReadonlyMap<string, string> = new Map([
 
 const definers: ReadonlyMap<string, string> = new Map([
   ["authenticate", "a request has no tenant before its token is known"],
+  ["admit_subject", "the principal of whom an issuer vouches for is made at first sight; tenants are not"],
 ]);
 
 /** What each role sees of other tenants, or of all while none is named; anything else is a leak. */
 const acrossTenants: ReadonlyMap<string, ReadonlySet<string>> = new Map([
+  // The sweep of old commands sees none younger than 30 days, so nothing here: command-sweep.test.ts shows it.
   ["dispatcher", new Set(["leases", "resource_changes", "slots"])],
   ["operator", new Set(["tenants", "slots"])],
   // Only the names of the pools: the column grant keeps the holders out.

@@ -7,8 +7,8 @@ import { createPrincipal, createTenant, createToken } from "../../src/core/tenan
 import type { Scope as TokenScope } from "../../src/core/tenant.ts";
 import { seconds } from "../../src/core/time.ts";
 import { startChangeReader } from "../../src/core/watch.ts";
-import { jobRoutes } from "../../src/executions/http.ts";
 import { type GatewayOptions, type RunningGateway, startGateway } from "../../src/http/server.ts";
+import { apiRoutes } from "../../src/main/api.ts";
 import type { JobSubmission, JobView } from "../../src/wire/job.ts";
 import type { ProblemDocument } from "../../src/wire/problem.ts";
 import type { Scope } from "./database.ts";
@@ -100,7 +100,7 @@ export async function openBench(
       db: kernel.db,
       reader,
       doorbell,
-      routes: [jobRoutes({ blobs, queueMax })],
+      routes: apiRoutes({ blobs, queueMax, examine: null }),
       host: "127.0.0.1",
       port: 0,
       release: "0.0.0-test",

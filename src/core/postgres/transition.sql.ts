@@ -5,19 +5,20 @@ import type { Instant } from "../time.ts";
 export interface BeginTransitionParams {
   readonly tenant: string | null;
   readonly deployment_epoch: bigint;
+  readonly traceparent: string | null;
 }
 
 export interface BeginTransitionRow {
   readonly now: Instant;
 }
 
-/** Names the tenant, refuses another deployment epoch (HF004), gives the database's time. */
+/** Names the tenant and the trace, refuses another deployment epoch (HF004), gives the database's time. */
 export const beginTransition = statement<BeginTransitionParams, BeginTransitionRow, "one">(
   "transition.beginTransition",
   "one",
-  ["tenant","deployment_epoch"],
-  ["plain","plain"],
-  `select holdfast.begin_transition($1, $2) as "now"`,
+  ["tenant","deployment_epoch","traceparent"],
+  ["plain","plain","plain"],
+  `select holdfast.begin_transition($1, $2, $3) as "now"`,
 );
 
 export interface AssertFenceParams {
