@@ -5,6 +5,7 @@ import { controllerKinds, openController } from "../main/controller.ts";
 import { openGateway } from "../main/gateway.ts";
 import { readCallbackKeys } from "../main/keys.ts";
 import { openLog } from "../main/log.ts";
+import { type Metrics, openMetrics } from "../main/metrics.ts";
 import { type Foundation, openFoundation } from "../main/process.ts";
 import { openRuntime } from "../main/runtimes.ts";
 import type { CommandContext } from "./context.ts";
@@ -28,7 +29,7 @@ Examples:
 It never applies a migration: \`holdfast schema apply\` does. SIGTERM drains and ends it.`,
     )
     .action(() =>
-      serve(context, "gateway", [], async (foundation, log) => {
+      serve(context, { name: "gateway", kinds: [] }, async (foundation, log) => {
         const { config } = context;
         // The gateway reads and grants nothing, so no origin is ever asked for.
         const { blobs } = openBlobs(config, () => "http://127.0.0.1", log);
@@ -68,8 +69,11 @@ Several may run on one store: leases decide who does what. SIGTERM gives everyth
       const { config } = context;
       const keys = readCallbackKeys(required(config, "callbackKeysFile"));
       const installation = required(config, "installation");
-      const runtime = await openRuntime(config, { kind: flags.runtime ?? config.runtime, installation });
-      await serve(context, "controller", controllerKinds, async (foundation, log) => {
+      const metrics = openMetrics({ release: context.version, process: "controller" });
+      const kind = flags.runtime ?? config.runtime;
+      const runtime = await openRuntime(config, { kind, installation, onRequest: metrics.requests(kind) });
+      const role = { name: "controller", kinds: controllerKinds, metrics };
+      await serve(context, role, async (foundation, log) => {
         let origin = config.callbackUrl ?? "";
         const { blobs, beside } = openBlobs(config, () => origin, log);
         const running = await openController(foundation, {
@@ -83,6 +87,7 @@ Several may run on one store: leases decide who does what. SIGTERM gives everyth
           logBytesMax: BigInt(config.logBytesMax),
           logRetention: config.logRetention,
           attemptsMax,
+          metrics,
           log,
         });
         if (origin === "") origin = `http://${config.callbackHost}:${running.callbackPort}`;
@@ -94,8 +99,7 @@ Several may run on one store: leases decide who does what. SIGTERM gives everyth
 
 async function serve(
   context: CommandContext,
-  process: string,
-  kinds: readonly string[],
+  role: { readonly name: string; readonly kinds: readonly string[]; readonly metrics?: Metrics },
   open: (foundation: Foundation, log: ReturnType<typeof openLog>) => Promise<() => Promise<void>>,
 ): Promise<void> {
   const { config } = context;
@@ -103,10 +107,11 @@ async function serve(
   const log = openLog(config.logLevel);
   const foundation = await openFoundation({
     settings: required(config, "database"),
-    process,
+    process: role.name,
     release: context.version,
     installation: required(config, "installation"),
-    kinds,
+    kinds: role.kinds,
+    ...(role.metrics === undefined ? {} : { metrics: role.metrics }),
     log,
   });
   try {

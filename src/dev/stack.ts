@@ -8,6 +8,7 @@ import { createPrincipal, createTenant, createToken, findPrincipal } from "../co
 import { type Microseconds, seconds } from "../core/time.ts";
 import { controllerKinds, openController } from "../main/controller.ts";
 import { openGateway } from "../main/gateway.ts";
+import { type Metrics, openMetrics } from "../main/metrics.ts";
 import { type Foundation, openFoundation } from "../main/process.ts";
 import { openRuntime, type RuntimeKind } from "../main/runtimes.ts";
 import { type Home, openHome, write } from "./home.ts";
@@ -55,6 +56,7 @@ export async function startDev(options: DevOptions): Promise<DevStack> {
     const postgres = await startPostgres({ directory: home.path("postgres"), log: announce });
     closers.push(() => postgres.stop());
     const { installation } = home.state();
+    const metrics = openMetrics({ release: options.release, process: "dev" });
     const settings = await prepareStore(postgres.connection, installation, announce);
     const foundation = await openFoundation({
       settings,
@@ -62,13 +64,14 @@ export async function startDev(options: DevOptions): Promise<DevStack> {
       release: options.release,
       installation,
       kinds: controllerKinds,
+      metrics,
       log,
     });
     closers.push(() => foundation.close());
     await succeed(home, foundation);
     const tenant = await ensureTenant(foundation);
     const token = await ensureToken(home, foundation, tenant);
-    const controller = await openDevController(home, foundation, options);
+    const controller = await openDevController(home, foundation, options, metrics);
     closers.push(() => controller.close());
     const gateway = await openGateway(foundation, {
       host: options.host,
@@ -125,7 +128,7 @@ async function ensureToken(home: Home, { db }: Foundation, tenant: TenantId): Pr
   return token;
 }
 
-async function openDevController(home: Home, foundation: Foundation, options: DevOptions) {
+async function openDevController(home: Home, foundation: Foundation, options: DevOptions, metrics: Metrics) {
   const { installation, blobKey } = home.state();
   let origin = "";
   const blobs = directoryBlobs({
@@ -137,7 +140,7 @@ async function openDevController(home: Home, foundation: Foundation, options: De
   const { kind, config } = options.runtime;
   const sandboxDirectory = home.path("sandboxes");
   const ofThisFolder = { ...config, sandboxDirectory, secretsDirectory: home.path("secrets") };
-  const runtime = await openRuntime(ofThisFolder, { kind, installation });
+  const runtime = await openRuntime(ofThisFolder, { kind, installation, onRequest: metrics.requests(kind) });
   // Only processes of this host reach loopback.
   const place =
     kind === "process"
@@ -155,6 +158,7 @@ async function openDevController(home: Home, foundation: Foundation, options: De
       logBytesMax: options.logBytesMax,
       logRetention: options.logRetention,
       attemptsMax,
+      metrics,
       log: options.log,
     });
   const running = await open(kind === "process" ? home.state().callbackPort : config.callbackPort).catch(

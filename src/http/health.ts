@@ -1,5 +1,6 @@
 import { Type } from "typebox";
 import { HoldfastError } from "../core/errors.ts";
+import type { Role } from "../core/postgres/pool.ts";
 import type { Database } from "../core/postgres/transition.ts";
 import { checkCompatibility } from "../core/schema/compatibility.ts";
 import type { GatewayServer } from "./gateway.ts";
@@ -19,6 +20,8 @@ export function healthRoutes(
   options: {
     readonly db: Database;
     readonly installation: string | null;
+    /** What the process is: it reads the store with this role's own rights. */
+    readonly role?: Role;
     readonly progress: () => readonly LoopProgress[];
   },
 ): void {
@@ -42,15 +45,15 @@ export function healthRoutes(
       config: { scope: "public" },
       schema: {
         operationId: "ready",
-        summary: "The schema fits under the gateway's own role, the database answers, the loops get on",
+        summary: "The schema fits under the process's own role, the database answers, the loops get on",
         tags: ["server"],
         security: [],
         response: { 200: Health, ...problems(503) },
       },
     },
     async () => {
-      const { db, installation } = options;
-      await checkCompatibility(db.pools.of("gateway"), {
+      const { db, installation, role = "gateway" } = options;
+      await checkCompatibility(db.pools.of(role), {
         purpose: "write",
         ...(installation === null ? {} : { installation }),
       });

@@ -1,7 +1,9 @@
 import type { Logger } from "pino";
 import type { BlobStore } from "../core/blob.port.ts";
+import { monotonicMs } from "../core/monotonic.ts";
 import type { Runtime } from "../core/runtime.port.ts";
 import type { Microseconds } from "../core/time.ts";
+import { executionKind } from "../executions/attempt.store.ts";
 import {
   type Controller,
   controllerKinds as executionKinds,
@@ -12,7 +14,10 @@ import { retentionKind, startRetention } from "../executions/retention.ts";
 import { type CallbackKeys, callbackToken } from "../sandboxes/callback.ts";
 import { type Beside, startCallbackListener } from "../sandboxes/http.ts";
 import { startSweep } from "../sandboxes/sweep.ts";
+import { type Metrics, openMetrics } from "./metrics.ts";
+import { controllerMonitor, type Watched } from "./monitor.ts";
 import type { Foundation } from "./process.ts";
+import { watchClaims } from "./progress.ts";
 
 /** Lease kinds that a process with a controller waits for. */
 export const controllerKinds = [...executionKinds, retentionKind] as const;
@@ -41,6 +46,8 @@ export interface ControllerRole {
   readonly attemptsMax: number;
   /** How often the runtime is searched for orphans, and how long one has to be one. */
   readonly sweep?: { readonly everyMs: number; readonly graceMs: number };
+  /** What was counted before the controller was opened goes on in the same. */
+  readonly metrics?: Metrics;
   readonly log: Logger;
 }
 
@@ -56,6 +63,9 @@ export async function openController(
   role: ControllerRole,
 ): Promise<RunningController> {
   const { db, holder, lookout, keeper, reader, leaseUs } = foundation;
+  const metrics = role.metrics ?? openMetrics({ release: "unknown", process: "controller" });
+  let sweptAt: number | null = null;
+  let watched: Watched | null = null;
   const { keys, host } = role.callback;
   const listener = await startCallbackListener({
     host,
@@ -63,6 +73,7 @@ export async function openController(
     keys,
     reports: executionReports(db, role.blobs),
     beside: role.beside,
+    monitor: controllerMonitor(foundation, { ...role, metrics }, () => watched),
     log: role.log,
   });
   const origin = role.callback.url ?? `http://${host.includes(":") ? `[${host}]` : host}:${listener.port}`;
@@ -90,6 +101,8 @@ export async function openController(
     attemptsMax: role.attemptsMax,
     log: (level, message, details) => role.log[level](details, message),
   });
+  const claims = watchClaims(lookout, executionKind, controller);
+  watched = { controller, claims, sweptAt: () => sweptAt };
   const retention = startRetention({
     db,
     holder,
@@ -102,12 +115,16 @@ export async function openController(
     runtimes: [role.runtime],
     intervalMs: role.sweep?.everyMs ?? sweepEveryMs,
     graceMs: role.sweep?.graceMs ?? orphanGraceMs,
+    swept: () => {
+      sweptAt = monotonicMs();
+    },
     log: (level, message, details) => role.log[level](details, message),
   });
   return {
     controller,
     callbackPort: listener.port,
     async close() {
+      claims.stop();
       await Promise.all([controller.stop(), retention.stop(), sweep.stop()]);
       await listener.close();
     },

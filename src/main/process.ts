@@ -13,6 +13,7 @@ import { supportedSchema } from "../core/schema/version.ts";
 import { startSequencer } from "../core/sequencer.ts";
 import { type Microseconds, toMilliseconds } from "../core/time.ts";
 import { type ChangeReader, startChangeReader } from "../core/watch.ts";
+import type { Metrics } from "./metrics.ts";
 
 /** What every process of Holdfast stands on, opened once and closed in the reverse order. */
 export interface Foundation {
@@ -40,6 +41,8 @@ export interface FoundationOptions {
   readonly leaseUs?: Microseconds;
   readonly renewMs?: number;
   readonly lookMs?: number;
+  /** Counts refused fences and lost leases. */
+  readonly metrics?: Pick<Metrics, "refused" | "lost">;
 }
 
 /**
@@ -73,7 +76,12 @@ export async function openFoundation(options: FoundationOptions): Promise<Founda
       onError: report("the doorbell's connection broke"),
     });
     closers.push(() => doorbell.close());
-    const db: Database = { pools, deploymentEpoch: store.deploymentEpoch, committed: () => doorbell.ring() };
+    const db: Database = {
+      pools,
+      deploymentEpoch: store.deploymentEpoch,
+      committed: () => doorbell.ring(),
+      refused: (code) => options.metrics?.refused(code),
+    };
     const lookout = startLookout({
       db,
       doorbell,
@@ -98,7 +106,10 @@ export async function openFoundation(options: FoundationOptions): Promise<Founda
       leaseUs,
       renewMs: options.renewMs ?? Math.min(renewEveryMs, toMilliseconds(leaseUs) / 3),
       onError: report("leases could not be renewed"),
-      onLost: (lease) => log.warn({ kind: lease.kind, resource: lease.resource }, "a lease was lost"),
+      onLost: ({ kind, resource }) => {
+        options.metrics?.lost(kind);
+        log.warn({ kind, resource }, "a lease was lost");
+      },
     });
     closers.push(() => keeper.close());
     return { db, store, holder, doorbell, lookout, reader, keeper, leaseUs, close };

@@ -5,8 +5,11 @@ import type { Logger } from "pino";
 import { Type } from "typebox";
 import type { Capability } from "../core/blob.port.ts";
 import { HoldfastError } from "../core/errors.ts";
+import type { Database } from "../core/postgres/transition.ts";
 import { formatInstant } from "../core/time.ts";
 import { acceptJson } from "../http/body.ts";
+import type { GatewayServer } from "../http/gateway.ts";
+import { healthRoutes, type LoopProgress } from "../http/health.ts";
 import { closeGracefully, createListener, listen, refuse } from "../http/listener.ts";
 import {
   ArtifactReport,
@@ -45,14 +48,23 @@ export interface SandboxReports {
 /** Serves what is not a callback on the same listener, such as capabilities of a directory store. False: not for it. */
 export type Beside = (request: IncomingMessage, response: ServerResponse) => Promise<boolean>;
 
+/** What the process says of itself to probes and to whoever gathers metrics: no payload, no name of a tenant. */
+export interface Monitor {
+  readonly db: Database;
+  readonly installation: string;
+  readonly progress: () => readonly LoopProgress[];
+  readonly metrics: () => Promise<{ readonly contentType: string; readonly text: string }>;
+}
+
 export interface CallbackListener {
   readonly port: number;
   close(): Promise<void>;
 }
 
 /**
- * The internal listener: what sandboxes report (E17), described in docs/reference/sandbox-contract.md. It is
- * not the public one: its tokens are derived, one a sandbox, and open nothing else.
+ * The internal listener: what sandboxes report (E17), described in docs/reference/sandbox-contract.md, and the
+ * process's own health and metrics. It is not the public one: its tokens are derived, one a sandbox, and open
+ * nothing else.
  */
 export async function startCallbackListener(options: {
   readonly host: string;
@@ -60,6 +72,7 @@ export async function startCallbackListener(options: {
   readonly keys: CallbackKeys;
   readonly reports: SandboxReports;
   readonly beside: Beside;
+  readonly monitor?: Monitor;
   readonly log: Logger;
 }): Promise<CallbackListener> {
   const { keys, reports } = options;
@@ -96,9 +109,10 @@ export async function startCallbackListener(options: {
   }
   // Before the body is read: who may not speak is not listened to.
   server.addHook("onRequest", (request, _reply, done) => {
-    if (!request.is404) from(request);
+    if (!request.is404 && request.routeOptions.config.scope !== "public") from(request);
     done();
   });
+  if (options.monitor !== undefined) monitorRoutes(server, options.monitor);
 
   server.post(`${base}/progress`, { schema: { body: ProgressReport } }, async (request) => {
     await reports.progress(from(request), request.body);
@@ -150,6 +164,15 @@ export async function startCallbackListener(options: {
     port: (server.server.address() as AddressInfo).port,
     close: () => closeGracefully(server),
   };
+}
+
+function monitorRoutes(server: GatewayServer, { db, installation, progress, metrics }: Monitor): void {
+  healthRoutes(server, { db, installation, role: "controller", progress });
+  server.get("/metrics", { config: { scope: "public" } }, async (_request, reply) => {
+    const { contentType, text } = await metrics();
+    // As bytes: the framework would change the media type's parameters.
+    return reply.type(contentType).send(Buffer.from(text));
+  });
 }
 
 function capabilityView({ method, url, headers, expiresAt }: Capability) {

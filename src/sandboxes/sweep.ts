@@ -42,6 +42,8 @@ export interface SweepOptions {
   readonly intervalMs: number;
   /** An object is removed only when it was an orphan at two looks that are at least this far apart. */
   readonly graceMs: number;
+  /** After each whole look at every runtime. */
+  readonly swept?: () => void;
   readonly log: (
     level: "info" | "warn" | "error",
     message: string,
@@ -56,6 +58,7 @@ export function startSweep(options: SweepOptions): Loop {
     onError: (error) => options.log("warn", "the sweep failed and is tried again", { error: String(error) }),
     async turn(signal) {
       for (const runtime of options.runtimes) await sweepOnce(options, runtime, suspects, signal);
+      options.swept?.();
       await delay(options.intervalMs, undefined, { signal });
     },
   });
