@@ -8,6 +8,7 @@ export async function insertAttempt(
   job: string,
   ordinal: number,
   phases: readonly string[],
+  plan: object = { sources: {} },
 ): Promise<{ readonly attempt: string; readonly sandboxes: readonly string[] }> {
   const attempt = uuidv7();
   await kernel.ask("update holdfast.jobs set state = 'running' where job_id = $1 and state = 'queued'", [
@@ -16,8 +17,8 @@ export async function insertAttempt(
   await kernel.ask(
     `insert into holdfast.execution_attempts
        (tenant_id, job_id, ordinal, attempt_id, pool, plan, plan_digest, started_at, deadline)
-     values ($1, $2, $3, $4, 'default', '{"sources": {}}', $5, now(), now() + interval '1 hour')`,
-    [tenant, job, ordinal, attempt, "0".repeat(64)],
+     values ($1, $2, $3, $4, 'default', $6, $5, now(), now() + interval '1 hour')`,
+    [tenant, job, ordinal, attempt, "0".repeat(64), JSON.stringify(plan)],
   );
   const sandboxes: string[] = [];
   for (const [index, phase] of phases.entries()) {
