@@ -1,11 +1,10 @@
 import type { Logger } from "pino";
 import type { BlobStore } from "../core/blob.port.ts";
-import { monotonicMs } from "../core/monotonic.ts";
-import type { LoopProgress } from "../http/health.ts";
 import { type RunningGateway, startGateway } from "../http/server.ts";
 import { apiRoutes } from "./api.ts";
 import { examine } from "./doctor.ts";
 import type { Foundation } from "./process.ts";
+import { loopProgress } from "./progress.ts";
 
 export interface GatewayRole {
   readonly host: string;
@@ -18,13 +17,10 @@ export interface GatewayRole {
   readonly operator?: boolean;
 }
 
-/** A loop that has not turned, or a database that has not answered, for this long is stuck. */
-const stuckMs = 30_000;
-
 /** The public API of a process. */
 export function openGateway(foundation: Foundation, role: GatewayRole): Promise<RunningGateway> {
   const { db, reader, doorbell, lookout } = foundation;
-  const progress = (): LoopProgress[] => [loop("lookout", lookout.lastAnsweredAt)];
+  const progress = () => [loopProgress("lookout", lookout.lastAnsweredAt)];
   return startGateway({
     db,
     reader,
@@ -41,13 +37,4 @@ export function openGateway(foundation: Foundation, role: GatewayRole): Promise<
     log: role.log,
     progress,
   });
-}
-
-function loop(name: string, at: number | null): LoopProgress {
-  const age = at === null ? null : Math.round(monotonicMs() - at);
-  return {
-    name,
-    progressing: age !== null && age < stuckMs,
-    detail: age === null ? "has not turned yet" : `turned ${age} ms ago`,
-  };
 }

@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { readFileSync } from "node:fs";
-import { join } from "node:path";
+import { mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, relative } from "node:path";
 import { describe, test } from "node:test";
 import { pino } from "pino";
 import { configKeys, type KeyTable } from "../../src/config/keys.ts";
-import { type Config, parseConfig, required } from "../../src/config.ts";
+import { type Config, type Environment, parseConfig, required } from "../../src/config.ts";
 import { openBlobs } from "../../src/main/blobs.ts";
 import {
   allowedBy,
@@ -19,7 +20,7 @@ import {
   type Manifest,
   manifestsOf,
   nameOf,
-  sharedSettings,
+  settingsOf,
   textAt,
 } from "../support/manifests.ts";
 
@@ -29,12 +30,30 @@ const ofKind = (kind: string): Manifest[] => all.filter((manifest) => manifest["
 const deployments = ofKind("Deployment");
 const workloads = [...deployments, ...ofKind("Job")];
 const keys = Object.values<KeyTable[string]>(configKeys);
-const settings = sharedSettings("base", "overlays/example");
+const folders = ["base", "overlays/example"] as const;
+const settings = settingsOf("holdfast", ...folders);
+const sandboxSettings = settingsOf("holdfast-sandboxes", ...folders);
 
 function deployment(name: string): Manifest {
   const found = deployments.find((manifest) => nameOf(manifest) === name);
   assert.ok(found, name);
   return found;
+}
+
+/** What a process would read in its pod, with stand-ins for what Secrets hold. */
+function configOf(workload: Manifest): Config {
+  const container = containerOf(workload);
+  const maps = listAt(container, "envFrom").map((one) => textAt(one, "configMapRef.name"));
+  const shared = Object.assign({}, ...maps.map((name) => settingsOf(name, ...folders))) as Environment; // Literals alone.
+  const own = environmentOf(container).map(({ name, value }) => [name, value ?? "of-a-secret"]);
+  const mounts = listAt(container, "volumeMounts").map((mount) => textAt(mount, "mountPath"));
+  return parseConfig({ ...shared, ...Object.fromEntries(own) }, (path) => {
+    assert.ok(
+      mounts.some((mount) => path.startsWith(`${mount}/`)),
+      `${path} is not mounted`,
+    );
+    return path.endsWith("/url") ? "postgres://login:password@db.example/holdfast" : "of-a-secret";
+  });
 }
 
 /** Labels of the pods that a workload makes. */
@@ -104,8 +123,6 @@ describe("every pod", () => {
       assert.deepEqual(at(budget, "spec.selector.matchLabels"), podLabels(one));
       assert.equal(at(budget, "spec.maxUnavailable"), 1);
     }
-    const ready = at(containerOf(deployment("holdfast-gateway")), "readinessProbe.httpGet.path");
-    assert.equal(ready, "/readyz");
     for (const service of ofKind("Service")) {
       assert.ok(["", "ClusterIP"].includes(textAt(service, "spec.type")), nameOf(service));
       const behind = deployments.filter(
@@ -115,32 +132,59 @@ describe("every pod", () => {
     }
   });
 
-  test("G13: no controller runs jobs as processes beside its own credentials", () => {
-    const runtime = settings["HOLDFAST_RUNTIME"] ?? configKeys.runtime.fallback;
-    if (runtime === "process") assert.equal(at(deployment("holdfast-controller"), "spec.replicas"), 0);
+  test("probes ask what the process says of itself, where it serves, and leave it time to start", () => {
+    for (const one of deployments) {
+      const container = containerOf(one);
+      const ask = (probe: string) => [
+        textAt(container, `${probe}.httpGet.path`),
+        textAt(container, `${probe}.httpGet.port`),
+      ];
+      const port = textAt(container, "ports.0.name");
+      assert.deepEqual(ask("startupProbe"), ["/healthz", port], nameOf(one));
+      // Readiness must never end a process: a database that is away would end all of them.
+      assert.deepEqual(ask("livenessProbe"), ["/healthz", port], nameOf(one));
+      assert.deepEqual(ask("readinessProbe"), ["/readyz", port], nameOf(one));
+      const grace = Number(at(one, "spec.template.spec.terminationGracePeriodSeconds"));
+      assert.ok(grace >= 30, nameOf(one));
+    }
+  });
+
+  test("E16 G13: two controllers, each of which runs jobs as pods elsewhere and never beside its own credentials", () => {
+    assert.equal(at(deployment("holdfast-controller"), "spec.replicas"), 2);
+    const config = configOf(deployment("holdfast-controller"));
+    assert.equal(config.runtime, "kubernetes");
+    const [role] = ofKind("Role");
+    assert.equal(required(config, "kubernetesNamespace"), textAt(role, "metadata.namespace"));
+    assert.equal(config.sandboxDirectory, null);
+    // Without a kubeconfig it is the pod's own account, which is the one that is bound.
+    assert.equal(config.kubernetesConfig, null);
+    assert.equal(
+      textAt(deployment("holdfast-controller"), "spec.template.spec.serviceAccountName"),
+      textAt(ofKind("RoleBinding")[0], "subjects.0.name"),
+    );
+  });
+
+  test("reading nodes is an option that gives `get` on them, and nothing more", () => {
+    const option = kustomization("options/read-nodes");
+    assert.equal(option["kind"], "Component");
+    const [role, binding, ...others] = manifestsOf("options/read-nodes");
+    assert.deepEqual(others, []);
+    assert.deepEqual(at(role, "rules"), [{ apiGroups: [""], resources: ["nodes"], verbs: ["get"] }]);
+    assert.deepEqual(at(binding, "subjects"), at(ofKind("RoleBinding")[0], "subjects"));
+    assert.equal(textAt(binding, "roleRef.name"), nameOf(role));
+    const on = settingsOf("holdfast-sandboxes", "options/read-nodes");
+    assert.deepEqual(on, { HOLDFAST_KUBERNETES_READ_NODES: "true" });
+    const off = parseConfig(sandboxSettings);
+    assert.deepEqual([off.kubernetesReadNodes, parseConfig(on).kubernetesReadNodes], [false, true]);
   });
 });
 
 describe("the configuration", () => {
-  /** What a process would read in its pod, with stand-ins for what Secrets hold. */
-  function configOf(workload: Manifest): Config {
-    const container = containerOf(workload);
-    const shared = at(container, "envFrom") === undefined ? {} : settings;
-    const own = environmentOf(container).map(({ name, value }) => [name, value ?? "of-a-secret"]);
-    const mounts = listAt(container, "volumeMounts").map((mount) => textAt(mount, "mountPath"));
-    return parseConfig({ ...shared, ...Object.fromEntries(own) }, (path) => {
-      assert.ok(
-        mounts.some((mount) => path.startsWith(`${mount}/`)),
-        `${path} is not mounted`,
-      );
-      return path.endsWith("/url") ? "postgres://login:password@db.example/holdfast" : "of-a-secret";
-    });
-  }
-
   test("every name is a key that Holdfast knows", () => {
     const known = new Set(keys.flatMap(({ name, secret }) => (secret ? [name, `${name}_FILE`] : [name])));
     const named = workloads.flatMap((one) => environmentOf(containerOf(one)).map(({ name }) => name));
-    for (const name of [...named, ...Object.keys(settings)]) assert.ok(known.has(name), name);
+    const shared = Object.keys({ ...settings, ...sandboxSettings });
+    for (const name of [...named, ...shared]) assert.ok(known.has(name), name);
   });
 
   test("G13: gateway and controller have everything that they ask for, and no store in memory or on a node", () => {
@@ -150,6 +194,7 @@ describe("the configuration", () => {
       assert.equal(required(config, "database").host, "db.example");
       assert.equal(required(config, "installation"), "example");
       assert.equal(config.blobStore, "s3");
+      if (name === "holdfast-gateway") assert.equal(config.kubernetesNamespace, null);
       openBlobs(config, () => "", pino({ level: "silent" }));
     }
     const gateway = configOf(deployment("holdfast-gateway"));
@@ -190,7 +235,7 @@ describe("the configuration", () => {
 
   test("secrets are there by reference only", () => {
     assert.deepEqual(ofKind("Secret"), []);
-    for (const folder of ["base", "schema", "overlays/example", "overlays/example/schema"]) {
+    for (const folder of ["schema", "overlays/example/schema", "options/read-nodes", ...folders]) {
       assert.equal(at(kustomization(folder), "secretGenerator"), undefined);
     }
     const secret = new Set(keys.filter((key) => key.secret).map(({ name }) => name));
@@ -199,7 +244,7 @@ describe("the configuration", () => {
         assert.ok(!secret.has(name) || value === null, `${nameOf(workload)} has ${name} in plain text`);
       }
     }
-    for (const name of Object.keys(settings)) assert.ok(!secret.has(name), name);
+    for (const name of Object.keys({ ...settings, ...sandboxSettings })) assert.ok(!secret.has(name), name);
   });
 });
 
@@ -225,6 +270,7 @@ describe("the network", () => {
       "holdfast controller → 192.0.2.3/32 TCP 6443",
       "holdfast gateway ← namespaces with holdfast.dev/reaches-gateway all TCP 7717",
       "holdfast controller ← holdfast-sandboxes all TCP 7718",
+      "holdfast controller ← namespaces with holdfast.dev/gathers-metrics all TCP 7718",
       "holdfast-sandboxes all → kube-system kube-dns UDP 53, TCP 53",
       "holdfast-sandboxes all → holdfast controller TCP 7718",
       "holdfast-sandboxes all → 192.0.2.2/32 TCP 443",
@@ -249,17 +295,40 @@ describe("the network", () => {
 });
 
 const kubectl = spawnSync("kubectl", ["version", "--client"]).status === 0;
-test("kustomize renders the overlays, without a placeholder", {
-  skip: kubectl ? false : "there is no kubectl",
-}, () => {
-  for (const overlay of ["overlays/example", "overlays/example/schema"]) {
-    const path = join(deployFolder, "kubernetes", overlay);
-    const { status, stdout, stderr } = spawnSync("kubectl", ["kustomize", path], { encoding: "utf8" });
-    assert.equal(status, 0, stderr);
-    assert.ok(documentsOf(stdout).length > 0);
-    assert.doesNotMatch(stdout, /192\.0\.2\.|image: holdfast$/m);
-  }
+describe("kustomize renders", { skip: kubectl ? false : "there is no kubectl" }, () => {
+  test("the overlays, without a placeholder", () => {
+    for (const overlay of ["overlays/example", "overlays/example/schema"]) {
+      const text = rendered(join(deployFolder, "kubernetes", overlay));
+      assert.ok(documentsOf(text).length > 0);
+      assert.doesNotMatch(text, /192\.0\.2\.|image: holdfast$/m);
+    }
+  });
+
+  test("an overlay with the option to read nodes, which changes what only controllers read", (t) => {
+    const folder = mkdtempSync(join(tmpdir(), "hf-overlay-"));
+    t.after(() => rmSync(folder, { recursive: true }));
+    const from = (name: string) => relative(realpathSync(folder), join(deployFolder, "kubernetes", name));
+    const own = { resources: [from("overlays/example")], components: [from("options/read-nodes")] };
+    writeFileSync(join(folder, "kustomization.yaml"), JSON.stringify(own));
+    const objects = documentsOf(rendered(folder));
+    assert.ok(objects.some((one) => one["kind"] === "ClusterRole"));
+    const maps = objects.filter(
+      (one) => one["kind"] === "ConfigMap" && at(one, "data.HOLDFAST_KUBERNETES_READ_NODES") === "true",
+    );
+    assert.equal(maps.length, 1);
+    const [map = {}] = maps;
+    const users = objects
+      .filter((one) => one["kind"] === "Deployment" && JSON.stringify(one).includes(`"${nameOf(map)}"`))
+      .map(nameOf);
+    assert.deepEqual(users, ["holdfast-controller"]);
+  });
 });
+
+function rendered(folder: string): string {
+  const { status, stdout, stderr } = spawnSync("kubectl", ["kustomize", folder], { encoding: "utf8" });
+  assert.equal(status, 0, stderr);
+  return stdout;
+}
 
 test("the image runs as nobody, on the Node that development pins, and installs without scripts", () => {
   const text = readFileSync(join(deployFolder, "Dockerfile"), "utf8");

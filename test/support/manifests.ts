@@ -55,10 +55,12 @@ export function manifestsOf(folder: string): Manifest[] {
     .flatMap((name) => documentsOf(readFileSync(join(kubernetes, folder, name), "utf8")));
 }
 
-/** The settings that base and overlay give all processes. */
-export function sharedSettings(...folders: readonly string[]): Record<string, string> {
+/** What a ConfigMap says after base and overlay, in their order. */
+export function settingsOf(name: string, ...folders: readonly string[]): Record<string, string> {
   const literals = folders.flatMap((folder) =>
-    listAt(kustomization(folder), "configMapGenerator").flatMap((one) => listAt(one, "literals").map(String)),
+    listAt(kustomization(folder), "configMapGenerator")
+      .filter((one) => textAt(one, "name") === name)
+      .flatMap((one) => listAt(one, "literals").map(String)),
   );
   return Object.fromEntries(literals.map((line) => line.split(/=(.*)/s).slice(0, 2)));
 }
