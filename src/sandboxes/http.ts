@@ -56,6 +56,13 @@ export interface Monitor {
   readonly metrics: () => Promise<{ readonly contentType: string; readonly text: string }>;
 }
 
+/** What sandboxes of another kind report, on the same listener and by the same tokens. */
+export type CallbackRoutes = (
+  server: GatewayServer,
+  base: string,
+  from: (request: FastifyRequest) => SandboxIdentity,
+) => void;
+
 export interface CallbackListener {
   readonly port: number;
   close(): Promise<void>;
@@ -71,6 +78,7 @@ export async function startCallbackListener(options: {
   readonly port: number;
   readonly keys: CallbackKeys;
   readonly reports: SandboxReports;
+  readonly routes?: readonly CallbackRoutes[];
   readonly beside: Beside;
   readonly monitor?: Monitor;
   readonly log: Logger;
@@ -159,6 +167,8 @@ export async function startCallbackListener(options: {
     return { object, bytes: Number(bytes), sha256 };
   });
 
+  for (const routes of options.routes ?? []) routes(server, base, from);
+
   await listen(server, options);
   return {
     port: (server.server.address() as AddressInfo).port,
@@ -175,6 +185,6 @@ function monitorRoutes(server: GatewayServer, { db, installation, progress, metr
   });
 }
 
-function capabilityView({ method, url, headers, expiresAt }: Capability) {
+export function capabilityView({ method, url, headers, expiresAt }: Capability) {
   return { method, url, headers, expires_at: formatInstant(expiresAt) };
 }
