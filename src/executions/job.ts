@@ -1,4 +1,5 @@
 import { type FieldError, HoldfastError } from "../core/errors.ts";
+import { labelFaults, mergeLabels, refuseFaults, sameLabels } from "../core/labels.ts";
 import { type JobPatch, type JobSpec, type JobState, type JobSubmission, jobLimits } from "../wire/job.ts";
 
 /**
@@ -62,45 +63,12 @@ export function patchIntent(state: JobState, present: JobIntent, patch: JobPatch
   return { labels, priority };
 }
 
-function mergeLabels(
-  present: JobIntent["labels"],
-  patch: Readonly<Record<string, string | null>>,
-): JobIntent["labels"] {
-  const merged = new Map<string, string | null>([...Object.entries(present), ...Object.entries(patch)]);
-  return Object.fromEntries([...merged].flatMap(([name, value]) => (value === null ? [] : [[name, value]])));
-}
-
-function sameLabels(a: JobIntent["labels"], b: JobIntent["labels"]): boolean {
-  const names = Object.keys(a);
-  return names.length === Object.keys(b).length && names.every((name) => a[name] === b[name]);
-}
-
 /** What neither the schema nor the rules of a submission bound: how many bytes are stored. */
 export function checkSizes({ metadata, spec }: JobSubmission): void {
   refuseFaults([...labelFaults(metadata.labels ?? {}, "/metadata/labels"), ...sizeFaults(spec)]);
 }
 
-function refuseFaults(fields: readonly FieldError[]): void {
-  const [first] = fields;
-  if (first !== undefined) throw new HoldfastError("invalid_request", first.message, { fields });
-}
-
 const fault = (pointer: string, message: string): FieldError => ({ pointer, message });
-
-function labelFaults(labels: JobIntent["labels"], pointer: string): FieldError[] {
-  const bytes = Object.entries(labels).reduce(
-    (sum, [name, value]) => sum + Buffer.byteLength(name) + Buffer.byteLength(value),
-    0,
-  );
-  return [
-    ...(Object.keys(labels).length > jobLimits.labelsMax
-      ? [fault(pointer, `at most ${jobLimits.labelsMax} labels`)]
-      : []),
-    ...(bytes > jobLimits.labelsBytesMax
-      ? [fault(pointer, `names and values take at most ${jobLimits.labelsBytesMax} bytes together`)]
-      : []),
-  ];
-}
 
 function sizeFaults(spec: JobSpec): FieldError[] {
   const bytes = Buffer.byteLength(JSON.stringify(spec));

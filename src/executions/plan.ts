@@ -2,6 +2,7 @@ import { canonicalDigest } from "../core/canonical.ts";
 import { HoldfastError } from "../core/errors.ts";
 import type { SandboxSpec } from "../core/runtime.port.ts";
 import { type Microseconds, microseconds, parseDuration } from "../core/time.ts";
+import { sandboxDefaults } from "../sandboxes/sandbox.ts";
 import { type JobSpec, jobLimits, type PhaseKind, type PhaseSpec } from "../wire/job.ts";
 
 /**
@@ -38,10 +39,7 @@ export interface PlannedPhase {
 export const planDefaults = {
   pool: "default",
   attempts: 1,
-  grace: "10s",
-  cpuMillicores: 1000,
-  memoryBytes: 1_073_741_824,
-  diskBytes: 4_294_967_296,
+  ...sandboxDefaults,
 } as const;
 
 /** Pure: the same spec and runtime give the same plan. The spec was validated when the job was submitted. */

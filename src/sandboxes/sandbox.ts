@@ -26,6 +26,14 @@ export const sandboxTransitions: Readonly<
   removed: { hold: null, release: null, stop: null, prove: null, remove: null },
 };
 
+/** What a sandbox gets when nobody says otherwise. */
+export const sandboxDefaults = {
+  grace: "10s",
+  cpuMillicores: 1000,
+  memoryBytes: 1_073_741_824,
+  diskBytes: 4_294_967_296,
+} as const;
+
 /** Nothing of it runs, and nothing of it can start, by evidence. */
 export function isProvenStopped(state: SandboxState): boolean {
   return state === "stopped" || state === "removed";
