@@ -85,7 +85,7 @@ create policy resource_changes_dispatcher on holdfast.resource_changes to holdfa
 grant select, insert on holdfast.resource_changes to holdfast_gateway, holdfast_controller, holdfast_operator, holdfast_worker;
 grant insert on holdfast.resource_changes to holdfast_producer;
 grant select, insert, delete on holdfast.resource_changes to holdfast_retention;
-grant select (tenant_id, change_id, position, kind, root_id), update (position) on holdfast.resource_changes to holdfast_dispatcher;
+grant select (tenant_id, change_id, position, kind, root_id, at), update (position) on holdfast.resource_changes to holdfast_dispatcher;
 grant usage on sequence holdfast.change_ids to
   holdfast_gateway, holdfast_controller, holdfast_worker, holdfast_producer, holdfast_operator, holdfast_retention;
 
@@ -100,6 +100,12 @@ insert into holdfast.change_counter default values;
 grant select on holdfast.change_counter to holdfast_gateway, holdfast_controller, holdfast_operator, holdfast_dispatcher, holdfast_retention;
 grant update (position) on holdfast.change_counter to holdfast_dispatcher;
 grant update (floor) on holdfast.change_counter to holdfast_retention;
+
+-- What lies below the floor is gone for every reader, whosever it was, and may go from the disk.
+create policy resource_changes_below_floor on holdfast.resource_changes for delete to holdfast_retention
+  using (position <= (select c.floor from holdfast.change_counter c));
+create policy resource_changes_seen_below_floor on holdfast.resource_changes for select to holdfast_retention
+  using (position <= (select c.floor from holdfast.change_counter c));
 
 -- Positions for up to batch committed changes, oldest first. Its caller takes the sequencer's advisory lock in
 -- a statement of its own before: the snapshot that reads the rows must be younger than the lock.
@@ -130,27 +136,45 @@ end
 $$;
 grant execute on function holdfast.stamp_changes(integer) to holdfast_dispatcher;
 
--- What must be told to somebody outside, written where it became true. A lease of kind 'publication' with the
--- same id makes it due; the row keeps what was delivered.
+-- What must be told to somebody outside, written where it became true. Rows of one session for one destination form
+-- a line, in the order of their ordinals: a lease of kind 'publication' with the row's id makes the first pending one
+-- due, and the next one gets it when that one is delivered or dead. The inbox is a destination that clients read;
+-- what is for it is there with its row.
 create table holdfast.publication_outbox (
   tenant_id text not null,
   publication_id uuid not null,
   source_kind text not null,
   source_id uuid not null,
+  session_id uuid not null,
+  ordinal bigint not null,
   destination text not null constraint publication_outbox_destination check (length(destination) between 1 and 255),
   payload jsonb not null constraint publication_outbox_bound check (pg_column_size(payload) <= 262144),
   created_at timestamptz not null default holdfast.ledger_now(),
+  resource_version bigint not null default 1,
   state text not null default 'pending' constraint publication_outbox_state check (state in ('pending', 'delivered', 'dead')),
+  -- Counted when a try begins, so that one that ends its process is counted too.
   tries integer not null default 0 constraint publication_outbox_tries check (tries between 0 and 1000),
+  tried_at timestamptz,
   last_error text constraint publication_outbox_error check (length(last_error) <= 1000),
+  -- What the destination answered last, when it did.
+  last_status smallint constraint publication_outbox_status check (last_status between 100 and 999),
   settled_at timestamptz,
   primary key (tenant_id, publication_id),
   constraint publication_outbox_once unique (tenant_id, source_kind, source_id, destination),
-  constraint publication_outbox_settled check ((state = 'pending') = (settled_at is null))
+  constraint publication_outbox_settled check ((state = 'pending') = (settled_at is null)),
+  constraint publication_outbox_inbox check (destination <> 'inbox' or state = 'delivered')
 );
+create index publication_outbox_line on holdfast.publication_outbox (tenant_id, session_id, destination, ordinal)
+  where state = 'pending';
+create index publication_outbox_by_age on holdfast.publication_outbox (tenant_id, created_at desc, publication_id desc);
+create index publication_outbox_of_session on holdfast.publication_outbox
+  (tenant_id, session_id, created_at desc, publication_id desc);
+create index publication_outbox_dead on holdfast.publication_outbox (tenant_id, created_at desc, publication_id desc)
+  where state = 'dead';
 create trigger publication_outbox_keep before update on holdfast.publication_outbox
   for each row execute function holdfast.keep_columns(
-    'tenant_id', 'publication_id', 'source_kind', 'source_id', 'destination', 'payload', 'created_at');
+    'tenant_id', 'publication_id', 'source_kind', 'source_id', 'session_id', 'ordinal', 'destination', 'payload',
+    'created_at');
 create trigger publication_outbox_transitions before update of state on holdfast.publication_outbox
   for each row execute function holdfast.keep_transitions('pending>delivered', 'pending>dead', 'dead>pending');
 
@@ -160,6 +184,65 @@ create policy publication_outbox_tenant on holdfast.publication_outbox
   to holdfast_gateway, holdfast_controller, holdfast_operator, holdfast_retention
   using (tenant_id = holdfast.current_tenant()) with check (tenant_id = holdfast.current_tenant());
 grant select, insert on holdfast.publication_outbox to holdfast_gateway, holdfast_controller;
-grant update (state, tries, last_error, settled_at) on holdfast.publication_outbox to holdfast_controller, holdfast_operator;
+grant update (state, tries, tried_at, last_error, last_status, settled_at, resource_version) on holdfast.publication_outbox
+  to holdfast_controller, holdfast_gateway;
 grant select on holdfast.publication_outbox to holdfast_operator;
 grant select, delete on holdfast.publication_outbox to holdfast_retention;
+
+-- Who changes what is pending in a line takes this first, so that nobody decides on what another is changing.
+create function holdfast.lock_line(p_session uuid, p_destination text) returns void
+  language sql volatile security invoker set search_path = pg_catalog, pg_temp as $$
+  select pg_advisory_xact_lock(
+    hashtextextended(concat_ws('/', 'publication', holdfast.current_tenant(), p_session, p_destination), 0));
+$$;
+
+-- The first pending row of a line becomes due, unless one of the line is. Called by whoever changed the line.
+create function holdfast.advance_line(p_session uuid, p_destination text) returns void
+  language plpgsql volatile security invoker set search_path = pg_catalog, pg_temp as $$
+declare
+  instant timestamptz;
+begin
+  perform holdfast.lock_line(p_session, p_destination);
+  instant := holdfast.ledger_now();
+  insert into holdfast.leases (tenant_id, kind, resource_id, due_at, wake_at)
+  select o.tenant_id, 'publication', o.publication_id, instant, instant
+  from holdfast.publication_outbox o
+  where o.tenant_id = holdfast.current_tenant() and o.session_id = p_session and o.destination = p_destination
+    and o.state = 'pending' and not exists (
+      select from holdfast.publication_outbox p
+      join holdfast.leases l on l.tenant_id = p.tenant_id and l.kind = 'publication' and l.resource_id = p.publication_id
+      where p.tenant_id = o.tenant_id and p.session_id = p_session and p.destination = p_destination and p.state = 'pending')
+  order by o.ordinal, o.publication_id limit 1;
+end
+$$;
+
+-- Something must be told to a destination: once by (source, destination), null when it was written before (S8).
+-- Part of the transition in which it became true.
+create function holdfast.publish(
+  p_source_kind text, p_source uuid, p_session uuid, p_ordinal bigint, p_destination text, p_payload jsonb
+) returns uuid
+  language plpgsql volatile security invoker set search_path = pg_catalog, pg_temp as $$
+declare
+  outside constant boolean := p_destination <> 'inbox';
+  written holdfast.publication_outbox;
+begin
+  insert into holdfast.publication_outbox
+    (tenant_id, publication_id, source_kind, source_id, session_id, ordinal, destination, payload, state, settled_at)
+  values (holdfast.current_tenant(), gen_random_uuid(), p_source_kind, p_source, p_session, p_ordinal, p_destination,
+    p_payload, case when outside then 'pending' else 'delivered' end, case when not outside then holdfast.ledger_now() end)
+  on conflict on constraint publication_outbox_once do nothing
+  returning * into written;
+  if written.publication_id is null then
+    return null;
+  end if;
+  insert into holdfast.resource_changes (tenant_id, kind, resource_id, root_id, resource_version, operation, body)
+  values (written.tenant_id, 'delivery', written.publication_id, p_session, 1, 'delivery.created',
+    jsonb_build_object('session_id', p_session, 'destination', p_destination, 'state', written.state));
+  if outside then
+    perform holdfast.advance_line(p_session, p_destination);
+  end if;
+  return written.publication_id;
+end
+$$;
+grant execute on function holdfast.lock_line(uuid, text), holdfast.advance_line(uuid, text),
+  holdfast.publish(text, uuid, uuid, bigint, text, jsonb) to holdfast_gateway, holdfast_controller;

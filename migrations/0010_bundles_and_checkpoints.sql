@@ -154,7 +154,6 @@ declare
   instant timestamptz;
   upcoming constant bigint := p_expected_head + 1;
   target text;
-  publication uuid;
   inbox constant text := 'inbox';
 begin
   perform holdfast.assert_fence('session', p_session, p_holder, p_epoch);
@@ -225,19 +224,9 @@ begin
     (session.tenant_id, 'activation', p_activation, p_session, activation.resource_version, 'activation.committed',
       jsonb_build_object('session_id', p_session, 'activation_id', activation.activation_id, 'revision', upcoming));
   foreach target in array case when cardinality(p_destinations) = 0 then array[inbox] else p_destinations end loop
-    publication := null;
-    insert into holdfast.publication_outbox
-      (tenant_id, publication_id, source_kind, source_id, destination, payload, created_at, state, settled_at)
-    values (session.tenant_id, gen_random_uuid(), 'activation', p_activation, target,
+    perform holdfast.publish('activation', p_activation, p_session, activation.ordinal, target,
       jsonb_build_object('session_id', p_session, 'activation_id', activation.activation_id, 'ordinal', activation.ordinal,
-        'revision', upcoming, 'reply', activation.reply),
-      instant, case when target = inbox then 'delivered' else 'pending' end, case when target = inbox then instant end)
-    on conflict on constraint publication_outbox_once do nothing
-    returning publication_id into publication;
-    if publication is not null and target <> inbox then
-      insert into holdfast.leases (tenant_id, kind, resource_id, due_at, wake_at)
-      values (session.tenant_id, 'publication', publication, instant, instant);
-    end if;
+        'revision', upcoming, 'reply', activation.reply));
   end loop;
   return upcoming;
 end

@@ -186,22 +186,26 @@ export interface PendingPublicationHasLeaseRow {
   readonly problem: string;
 }
 
+/** What is told of one session to one destination is told one after the other (S8). */
 export const pendingPublicationHasLease = statement<PendingPublicationHasLeaseParams, PendingPublicationHasLeaseRow, "many">(
   "invariants.pendingPublicationHasLease",
   "many",
   ["limit"],
   ["plain"],
-  `select coalesce(p.publication_id, l.resource_id)::text as "resource",
-  case when l.resource_id is null then 'it is pending, and no lease makes it due'
-    else coalesce('it is ' || p.state, 'it does not exist') || ', and a lease makes it due' end as "problem"
+  `select found.resource as "resource", found.problem as "problem"
 from (
-  select o.publication_id, o.state from holdfast.publication_outbox o where o.tenant_id = holdfast.current_tenant()
-) p
-full join (
-  select a.resource_id from holdfast.leases a
-  where a.tenant_id = holdfast.current_tenant() and a.kind = 'publication'
-) l on l.resource_id = p.publication_id
-where (p.state is not distinct from 'pending') <> (l.resource_id is not null)
+  select l.resource_id::text as resource, coalesce('it is ' || o.state, 'it does not exist') || ', and a lease makes it due' as problem
+  from holdfast.leases l
+  left join holdfast.publication_outbox o on o.tenant_id = l.tenant_id and o.publication_id = l.resource_id
+  where l.tenant_id = holdfast.current_tenant() and l.kind = 'publication' and o.state is distinct from 'pending'
+  union all
+  select format('what session %s tells %s', o.session_id, o.destination),
+    format('of its %s pending publications %s are due by a lease instead of one', count(*), count(l.resource_id))
+  from holdfast.publication_outbox o
+  left join holdfast.leases l on l.tenant_id = o.tenant_id and l.kind = 'publication' and l.resource_id = o.publication_id
+  where o.tenant_id = holdfast.current_tenant() and o.state = 'pending'
+  group by o.session_id, o.destination having count(l.resource_id) <> 1
+) found
 limit $1`,
 );
 

@@ -4,6 +4,7 @@
 -- by a loose scan of the index and share what is left of the limit, so a long backlog of one costs the others
 -- nothing, and hardly more rows are locked than are taken. Rows that another claim has locked are skipped. A
 -- lease whose holder let it expire is as due as one that nobody held.
+-- Tenants of :full are passed over.
 -- name: claimLeases :many
 with recursive urgency(priority) as (
   values (0::smallint), (1::smallint), (2::smallint), (3::smallint)
@@ -28,7 +29,7 @@ with recursive urgency(priority) as (
       and l.wake_at <= :now
     order by l.wake_at limit 1
   ) oldest
-  where t.tenant_id is not null
+  where t.tenant_id is not null and t.tenant_id <> all (:full::text[])
   order by t.priority, oldest.wake_at, t.tenant_id
 ), taken as (
   -- The limit stops the walk along the lines, so later tenants' rows are not even looked at.

@@ -6,6 +6,7 @@ export interface ClaimLeasesParams {
   readonly kind: string;
   readonly queue: string;
   readonly now: Instant;
+  readonly full: readonly string[];
   readonly quota: bigint;
   readonly limit: bigint;
   readonly holder: string;
@@ -25,12 +26,13 @@ export interface ClaimLeasesRow {
  * by a loose scan of the index and share what is left of the limit, so a long backlog of one costs the others
  * nothing, and hardly more rows are locked than are taken. Rows that another claim has locked are skipped. A
  * lease whose holder let it expire is as due as one that nobody held.
+ * Tenants of :full are passed over.
  */
 export const claimLeases = statement<ClaimLeasesParams, ClaimLeasesRow, "many">(
   "lease.claimLeases",
   "many",
-  ["kind","queue","now","quota","limit","holder","lease_us"],
-  ["plain","plain","instant","plain","plain","plain","plain"],
+  ["kind","queue","now","full","quota","limit","holder","lease_us"],
+  ["plain","plain","instant","plain","plain","plain","plain","plain"],
   `with recursive urgency(priority) as (
   values (0::smallint), (1::smallint), (2::smallint), (3::smallint)
 ), tenant(priority, tenant_id) as (
@@ -54,7 +56,7 @@ export const claimLeases = statement<ClaimLeasesParams, ClaimLeasesRow, "many">(
       and l.wake_at <= $3
     order by l.wake_at limit 1
   ) oldest
-  where t.tenant_id is not null
+  where t.tenant_id is not null and t.tenant_id <> all ($4::text[])
   order by t.priority, oldest.wake_at, t.tenant_id
 ), taken as (
   select d.tenant_id, d.resource_id
@@ -64,14 +66,14 @@ export const claimLeases = statement<ClaimLeasesParams, ClaimLeasesRow, "many">(
     where l.kind = $1 and l.queue = $2 and l.priority = line.priority and l.tenant_id = line.tenant_id
       and l.wake_at <= $3
     order by l.wake_at, l.resource_id
-    limit least($4::bigint, ($5::bigint + line.tenants - 1) / line.tenants)
+    limit least($5::bigint, ($6::bigint + line.tenants - 1) / line.tenants)
     for update skip locked
   ) d
-  limit $5
+  limit $6
 )
 update holdfast.leases l
-set holder = $6, epoch = nextval('holdfast.lease_epochs'),
-    wake_at = $3::timestamptz + holdfast.microseconds($7)
+set holder = $7, epoch = nextval('holdfast.lease_epochs'),
+    wake_at = $3::timestamptz + holdfast.microseconds($8)
 from taken
 where l.kind = $1 and l.tenant_id = taken.tenant_id and l.resource_id = taken.resource_id
 returning l.tenant_id, l.kind, l.resource_id, l.epoch, l.wake_at as expires_at`,

@@ -1,6 +1,6 @@
 import { brandId, type IncarnationId, type TenantId } from "./ids.ts";
 import * as sql from "./lease.sql.ts";
-import { type HeldLease, type LeaseKind, type LeasePriority, leaseTime } from "./lease.ts";
+import { fenceOf, type HeldLease, type LeaseKind, type LeasePriority, leaseTime } from "./lease.ts";
 import { monotonicMs } from "./monotonic.ts";
 import { type Database, runAlone, type Transaction, transition } from "./postgres/transition.ts";
 import { type Instant, type Microseconds, toMilliseconds } from "./time.ts";
@@ -18,6 +18,8 @@ export async function claimLeases(
     readonly holder: IncarnationId;
     readonly limit: number;
     readonly quota: number;
+    /** Tenants that have enough of this process at present. */
+    readonly full?: readonly TenantId[];
     readonly leaseUs?: Microseconds;
   },
 ): Promise<HeldLease[]> {
@@ -34,6 +36,7 @@ export async function claimLeases(
       now: tx.now,
       limit: BigInt(claim.limit),
       quota: BigInt(claim.quota),
+      full: [...(claim.full ?? [])],
       lease_us: leaseUs,
     }),
   );
@@ -46,6 +49,16 @@ export async function claimLeases(
     expiresAt: row.expires_at,
     heldUntilMs,
   }));
+}
+
+/** A transition of the lease's holder. The lease is locked first; a stale one changes nothing (HF001). */
+export function underLease<T>(
+  db: Database,
+  lease: HeldLease,
+  name: string,
+  body: (tx: Transaction) => Promise<T>,
+): Promise<T> {
+  return transition(db, { role: "controller", tenant: lease.tenant, name, fence: fenceOf(lease) }, body);
 }
 
 export interface LeaseRef {

@@ -2,28 +2,26 @@
 import { statement } from "./postgres/statement.ts";
 import type { Instant } from "./time.ts";
 
-export interface InsertPublicationParams {
-  readonly publication: string;
+export interface PublishParams {
   readonly source_kind: string;
   readonly source: string;
+  readonly session: string;
+  readonly ordinal: bigint;
   readonly destination: string;
   readonly payload: unknown;
 }
 
-export interface InsertPublicationRow {
-  readonly publication_id: string;
+export interface PublishRow {
+  readonly publication: string | null;
 }
 
 /** Once by (source, destination): a replay of what wrote it writes nothing more. */
-export const insertPublication = statement<InsertPublicationParams, InsertPublicationRow, "maybe">(
-  "outbox.insertPublication",
-  "maybe",
-  ["publication","source_kind","source","destination","payload"],
-  ["plain","plain","plain","plain","json"],
-  `insert into holdfast.publication_outbox (tenant_id, publication_id, source_kind, source_id, destination, payload)
-values (holdfast.current_tenant(), $1, $2, $3, $4, $5)
-on conflict on constraint publication_outbox_once do nothing
-returning publication_id`,
+export const publish = statement<PublishParams, PublishRow, "one">(
+  "outbox.publish",
+  "one",
+  ["source_kind","source","session","ordinal","destination","payload"],
+  ["plain","plain","plain","plain","plain","json"],
+  `select holdfast.publish($1, $2, $3, $4, $5, $6) as "publication"`,
 );
 
 export interface ReadPublicationParams {
@@ -34,12 +32,18 @@ export interface ReadPublicationRow {
   readonly publication_id: string;
   readonly source_kind: string;
   readonly source_id: string;
+  readonly session_id: string;
+  readonly ordinal: bigint;
   readonly destination: string;
   readonly payload: unknown;
   readonly created_at: Instant;
+  readonly resource_version: bigint;
   readonly state: string;
   readonly tries: number;
+  readonly tried_at: Instant | null;
   readonly last_error: string | null;
+  readonly last_status: number | null;
+  readonly settled_at: Instant | null;
 }
 
 export const readPublication = statement<ReadPublicationParams, ReadPublicationRow, "maybe">(
@@ -47,38 +51,122 @@ export const readPublication = statement<ReadPublicationParams, ReadPublicationR
   "maybe",
   ["publication"],
   ["plain"],
-  `select publication_id, source_kind, source_id, destination, payload, created_at, state, tries, last_error
+  `select publication_id, source_kind, source_id, session_id, ordinal, destination, payload, created_at, resource_version,
+  state, tries, tried_at, last_error, last_status, settled_at
 from holdfast.publication_outbox
 where tenant_id = holdfast.current_tenant() and publication_id = $1`,
+);
+
+export interface BeginTryParams {
+  readonly publication: string;
+}
+
+/** A try is counted when it begins, so that one whose process dies of it is counted too. */
+export const beginTry = statement<BeginTryParams, never, "exec">(
+  "outbox.beginTry",
+  "exec",
+  ["publication"],
+  ["plain"],
+  `update holdfast.publication_outbox set tries = tries + 1, tried_at = holdfast.ledger_now()
+where tenant_id = holdfast.current_tenant() and publication_id = $1 and state = 'pending'`,
 );
 
 export interface SettlePublicationParams {
   readonly state: string;
   readonly last_error: string | null;
+  readonly last_status: number | null;
   readonly publication: string;
 }
 
-export const settlePublication = statement<SettlePublicationParams, never, "exec">(
+export interface SettlePublicationRow {
+  readonly resource_version: bigint;
+}
+
+export const settlePublication = statement<SettlePublicationParams, SettlePublicationRow, "one">(
   "outbox.settlePublication",
-  "exec",
-  ["state","last_error","publication"],
-  ["plain","plain","plain"],
+  "one",
+  ["state","last_error","last_status","publication"],
+  ["plain","plain","plain","plain"],
   `update holdfast.publication_outbox
-set state = $1, tries = tries + 1, last_error = $2,
+set state = $1, last_error = $2, last_status = $3, resource_version = resource_version + 1,
     settled_at = case when $1 = 'pending' then null else holdfast.ledger_now() end
-where tenant_id = holdfast.current_tenant() and publication_id = $3 and state = 'pending'`,
+where tenant_id = holdfast.current_tenant() and publication_id = $4 and state = 'pending'
+returning resource_version`,
 );
 
-export interface RedeliverPublicationParams {
+export interface AdvanceLineParams {
+  readonly session: string;
+  readonly destination: string;
+}
+
+export interface AdvanceLineRow {
+  readonly nothing: string;
+}
+
+/** The next of the line becomes due, when none of it is. */
+export const advanceLine = statement<AdvanceLineParams, AdvanceLineRow, "one">(
+  "outbox.advanceLine",
+  "one",
+  ["session","destination"],
+  ["plain","plain"],
+  `select holdfast.advance_line($1, $2)::text as "nothing"`,
+);
+
+export interface LockLineParams {
+  readonly session: string;
+  readonly destination: string;
+}
+
+export interface LockLineRow {
+  readonly nothing: string;
+}
+
+export const lockLine = statement<LockLineParams, LockLineRow, "one">(
+  "outbox.lockLine",
+  "one",
+  ["session","destination"],
+  ["plain","plain"],
+  `select holdfast.lock_line($1, $2)::text as "nothing"`,
+);
+
+export interface RevivePublicationParams {
   readonly publication: string;
 }
 
-/** An operator gives a dead one its tries back. */
-export const redeliverPublication = statement<RedeliverPublicationParams, never, "exec">(
-  "outbox.redeliverPublication",
-  "exec",
+export interface RevivePublicationRow {
+  readonly resource_version: bigint;
+}
+
+/** A dead one gets its tries back. */
+export const revivePublication = statement<RevivePublicationParams, RevivePublicationRow, "maybe">(
+  "outbox.revivePublication",
+  "maybe",
   ["publication"],
   ["plain"],
-  `update holdfast.publication_outbox set state = 'pending', tries = 0, settled_at = null
-where tenant_id = holdfast.current_tenant() and publication_id = $1 and state = 'dead'`,
+  `update holdfast.publication_outbox
+set state = 'pending', tries = 0, settled_at = null, resource_version = resource_version + 1
+where tenant_id = holdfast.current_tenant() and publication_id = $1 and state = 'dead'
+returning resource_version`,
+);
+
+export interface FreeLineParams {
+  readonly session: string;
+  readonly destination: string;
+}
+
+/** One of the line that waits for its next try makes room; one that is being delivered keeps its lease. */
+export const freeLine = statement<FreeLineParams, never, "exec">(
+  "outbox.freeLine",
+  "exec",
+  ["session","destination"],
+  ["plain","plain"],
+  `delete from holdfast.leases l
+using (
+  select f.resource_id from holdfast.leases f
+  join holdfast.publication_outbox o on o.tenant_id = f.tenant_id and o.publication_id = f.resource_id
+  where f.tenant_id = holdfast.current_tenant() and f.kind = 'publication' and o.session_id = $1
+    and o.destination = $2 and o.state = 'pending' and (f.holder is null or f.wake_at <= holdfast.ledger_now())
+  for no key update of f skip locked
+) free
+where l.tenant_id = holdfast.current_tenant() and l.kind = 'publication' and l.resource_id = free.resource_id`,
 );

@@ -54,8 +54,8 @@ export async function populateSchema6(
     [tenant, running],
   );
   await client.query(
-    `insert into holdfast.publication_outbox (tenant_id, publication_id, source_kind, source_id, destination, payload)
-     values ($1, gen_random_uuid(), 'job', $2, 'hook', '{}')`,
+    `insert into holdfast.publication_outbox (tenant_id, publication_id, source_kind, source_id, session_id, ordinal, destination, payload)
+     values ($1, gen_random_uuid(), 'job', $2, $2, 1, 'hook', '{}')`,
     [tenant, running],
   );
   await client.query(
