@@ -29,3 +29,23 @@ where tenant_id = holdfast.current_tenant() and position > :after and position <
   and (cardinality(:kinds::text[]) = 0 or kind = any (:kinds))
   and (:root::uuid is null or root_id = :root)
 order by position limit :limit;
+
+-- How far the floor can go: the last of the next changes above it, as far as all of them are old enough. Null: not at all.
+-- name: readExpiredPosition :one
+select coalesce(min(n.position) filter (where n.at >= holdfast.ledger_now() - holdfast.microseconds(:retention_us)) - 1, max(n.position)) as expired
+from (
+  select r.position, r.at from holdfast.resource_changes r, holdfast.change_counter c
+  where r.position > c.floor order by r.position limit :batch
+) n;
+
+-- Committed before anything is removed: whoever resumes from below it is told so, and misses nothing unknowingly.
+-- name: advanceFloor :exec
+update holdfast.change_counter set floor = :floor where floor < :floor and position >= :floor;
+
+-- Row-level security lets this role remove what lies below the floor, of all tenants, and nothing else.
+-- name: removeChanges :exec
+delete from holdfast.resource_changes
+where position in (
+  select r.position from holdfast.resource_changes r
+  where r.position <= (select c.floor from holdfast.change_counter c)
+  order by r.position limit :batch);

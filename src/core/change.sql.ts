@@ -122,3 +122,55 @@ where tenant_id = holdfast.current_tenant() and position > $1 and position <= $2
   and ($4::uuid is null or root_id = $4)
 order by position limit $5`,
 );
+
+export interface ReadExpiredPositionParams {
+  readonly retention_us: bigint;
+  readonly batch: bigint;
+}
+
+export interface ReadExpiredPositionRow {
+  readonly expired: bigint | null;
+}
+
+/** How far the floor can go: the last of the next changes above it, as far as all of them are old enough. Null: not at all. */
+export const readExpiredPosition = statement<ReadExpiredPositionParams, ReadExpiredPositionRow, "one">(
+  "change.readExpiredPosition",
+  "one",
+  ["retention_us","batch"],
+  ["plain","plain"],
+  `select coalesce(min(n.position) filter (where n.at >= holdfast.ledger_now() - holdfast.microseconds($1)) - 1, max(n.position)) as expired
+from (
+  select r.position, r.at from holdfast.resource_changes r, holdfast.change_counter c
+  where r.position > c.floor order by r.position limit $2
+) n`,
+);
+
+export interface AdvanceFloorParams {
+  readonly floor: bigint;
+}
+
+/** Committed before anything is removed: whoever resumes from below it is told so, and misses nothing unknowingly. */
+export const advanceFloor = statement<AdvanceFloorParams, never, "exec">(
+  "change.advanceFloor",
+  "exec",
+  ["floor"],
+  ["plain"],
+  `update holdfast.change_counter set floor = $1 where floor < $1 and position >= $1`,
+);
+
+export interface RemoveChangesParams {
+  readonly batch: bigint;
+}
+
+/** Row-level security lets this role remove what lies below the floor, of all tenants, and nothing else. */
+export const removeChanges = statement<RemoveChangesParams, never, "exec">(
+  "change.removeChanges",
+  "exec",
+  ["batch"],
+  ["plain"],
+  `delete from holdfast.resource_changes
+where position in (
+  select r.position from holdfast.resource_changes r
+  where r.position <= (select c.floor from holdfast.change_counter c)
+  order by r.position limit $1)`,
+);

@@ -1,0 +1,68 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { advanceFloor, readExpiredPosition, removeChanges } from "./change.sql.ts";
+import { removeExpiredCommands } from "./command.sql.ts";
+import { type Loop, startLoop } from "./loop.ts";
+import { type Database, runAlone } from "./postgres/transition.ts";
+import type { Microseconds } from "./time.ts";
+
+export interface LedgerRetention {
+  /** How long an idempotency key and its answer are kept. The database keeps them 30 days at least (G3). */
+  readonly commands: Microseconds;
+  /** How long a watch can resume: an older cursor is told so (G7). */
+  readonly changes: Microseconds;
+}
+
+const batch = 1_000n;
+/** Between two batches, so that a store with much to remove still has room for work. */
+const breathMs = 50;
+
+/**
+ * Removes what the ledger keeps for a time only, a bounded batch a statement, over all tenants. Several
+ * processes may do it at once: each finds less to do.
+ */
+export function startLedgerSweep(options: {
+  readonly db: Database;
+  readonly retention: LedgerRetention;
+  readonly everyMs: number;
+  readonly swept?: () => void;
+  readonly onError: (error: unknown) => void;
+}): Loop {
+  return startLoop({
+    onError: options.onError,
+    async turn(signal) {
+      await sweepLedger(options.db, options.retention, signal);
+      options.swept?.();
+      await delay(options.everyMs, undefined, { signal }).catch(() => undefined);
+    },
+  });
+}
+
+export async function sweepLedger(
+  db: Pick<Database, "pools">,
+  retention: LedgerRetention,
+  signal: AbortSignal,
+): Promise<void> {
+  const retention_us = retention.commands;
+  await repeated(signal, async () => {
+    const removed = await runAlone(db, "retention", removeExpiredCommands, { retention_us, batch });
+    return BigInt(removed) === batch;
+  });
+  await repeated(signal, async () => {
+    const asked = { retention_us: retention.changes, batch };
+    const { expired } = await runAlone(db, "dispatcher", readExpiredPosition, asked);
+    if (expired === null) return false;
+    const moved = await runAlone(db, "retention", advanceFloor, { floor: expired });
+    return moved === 1;
+  });
+  await repeated(signal, async () => {
+    const removed = await runAlone(db, "retention", removeChanges, { batch });
+    return BigInt(removed) === batch;
+  });
+}
+
+/** While there is more. */
+async function repeated(signal: AbortSignal, step: () => Promise<boolean>): Promise<void> {
+  while (!signal.aborted && (await step())) {
+    await delay(breathMs, undefined, { signal }).catch(() => undefined);
+  }
+}
