@@ -123,6 +123,11 @@ test("no redirect is followed, and size and time are bounded", async () => {
   await assert.rejects(egress(at("/moved")), refusedFor("redirect"));
   await assert.rejects(egress(at("/large")), refusedFor("too_large"));
   await assert.rejects(egress({ ...at("/never"), timeoutMs: 100 }), refusedFor("timeout"));
+  for (const path of ["/large", "/never"]) {
+    const { status, body } = await egress({ ...at(path), bodiless: true });
+    assert.deepEqual([status, body.length], [200, 0], path);
+  }
+  await assert.rejects(egress({ ...at("/moved"), bodiless: true }), refusedFor("redirect"));
 });
 
 test("S10: nothing leaves while a transition is open", async () => {

@@ -13,6 +13,8 @@ export interface EgressRequest {
   /** For everything: resolving, connecting, sending, and the whole answer. */
   readonly timeoutMs: number;
   readonly answerBytesMax: number;
+  /** The answer is its status and headers: its body is read to nowhere, and may be as large and late as it likes. */
+  readonly bodiless?: boolean;
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -144,7 +146,7 @@ type Tried =
 function exchange(
   url: URL,
   address: string,
-  { method = "GET", headers = {}, body, answerBytesMax }: EgressRequest,
+  { method = "GET", headers = {}, body, answerBytesMax, bodiless = false }: EgressRequest,
   authorities: string | undefined,
   signal: AbortSignal,
 ): Promise<Tried> {
@@ -171,7 +173,8 @@ function exchange(
     let connected = false;
     const fail = (failure: unknown) => resolve({ answer: null, failure, connected });
     const sent = (secure ? requestHttps : requestHttp)(settings, (response) => {
-      read(response, answerBytesMax).then((answer) => resolve({ answer }), fail);
+      const reading = bodiless ? discard(response, answerBytesMax) : read(response, answerBytesMax);
+      reading.then((answer) => resolve({ answer }), fail);
     });
     sent.on("socket", (socket) => {
       socket.once(secure ? "secureConnect" : "connect", () => {
@@ -183,12 +186,27 @@ function exchange(
   });
 }
 
-async function read(response: IncomingMessage, bytesMax: number): Promise<EgressAnswer> {
+/** The rest is read within bounds, so that whoever answers in order is not cut off, but nobody waits for it. */
+async function discard(response: IncomingMessage, bytesMax: number): Promise<EgressAnswer> {
+  const status = statusOf(response);
+  let bytes = 0;
+  response.on("error", () => undefined);
+  response.on("data", (chunk: Buffer) => {
+    bytes += chunk.length;
+    if (bytes > bytesMax) response.destroy();
+  });
+  return { status, headers: response.headers, body: Buffer.alloc(0) };
+}
+
+function statusOf(response: IncomingMessage): number {
   const status = response.statusCode ?? 0;
-  if (status >= 300 && status < 400) {
-    response.destroy();
-    throw new EgressRefusal("redirect", `the answer was ${status}, and no redirect is followed`);
-  }
+  if (status < 300 || status >= 400) return status;
+  response.destroy();
+  throw new EgressRefusal("redirect", `the answer was ${status}, and no redirect is followed`);
+}
+
+async function read(response: IncomingMessage, bytesMax: number): Promise<EgressAnswer> {
+  const status = statusOf(response);
   const chunks: Buffer[] = [];
   let bytes = 0;
   for await (const chunk of response as AsyncIterable<Buffer>) {
