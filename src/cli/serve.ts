@@ -1,5 +1,6 @@
 import { Command } from "commander";
 import { required } from "../config.ts";
+import { openAuthenticators } from "../main/authenticators.ts";
 import { openBlobs } from "../main/blobs.ts";
 import { controllerKinds, openController } from "../main/controller.ts";
 import { openGateway } from "../main/gateway.ts";
@@ -41,6 +42,8 @@ It never applies a migration: \`holdfast schema apply\` does. SIGTERM drains and
           queueMax: config.queueMax,
           log,
           operator: config.operatorApi,
+          limits: { rate: config.rate, streamsPerPrincipal: config.streamsMax },
+          authenticators: await openAuthenticators(config, foundation.db),
         });
         await context.terminal.out(`gateway on ${gateway.address}\n`);
         return () => gateway.close();
@@ -86,6 +89,7 @@ Several may run on one store: leases decide who does what. SIGTERM gives everyth
           queueMax: config.queueMax,
           logBytesMax: BigInt(config.logBytesMax),
           logRetention: config.logRetention,
+          ledger: { commands: config.commandRetention, changes: config.changeRetention },
           attemptsMax,
           metrics,
           log,

@@ -58,7 +58,17 @@ export const configKeys = {
 
   operatorApi: { name: "HOLDFAST_OPERATOR_API", fallback: "false", read: read.yesOrNo },
 
+  // Identity
+  oidcIssuer: { name: "HOLDFAST_OIDC_ISSUER", read: read.issuer },
+  oidcAudience: { name: "HOLDFAST_OIDC_AUDIENCE", read: read.token },
+  oidcJwksUrl: { name: "HOLDFAST_OIDC_JWKS_URL", read: read.httpUrl },
+  oidcTenantClaim: { name: "HOLDFAST_OIDC_TENANT_CLAIM", fallback: "tenant", read: read.claimName },
+  oidcScopesClaim: { name: "HOLDFAST_OIDC_SCOPES_CLAIM", fallback: "scope", read: read.claimName },
+  egressAllow: { name: "HOLDFAST_EGRESS_ALLOW", read: read.networks },
+
   // Limits
+  rate: { name: "HOLDFAST_RATE_LIMIT", fallback: "3000/10s", read: read.rate },
+  streamsMax: { name: "HOLDFAST_STREAMS_MAX", fallback: "64", read: read.wholeNumber(1, 10_000) },
   queueMax: { name: "HOLDFAST_QUEUE_MAX", fallback: "1000", read: read.wholeNumber(1, 1_000_000) },
   artifactRetention: { name: "HOLDFAST_ARTIFACT_RETENTION", fallback: "30d", read: read.duration },
   logBytesMax: {
@@ -67,6 +77,12 @@ export const configKeys = {
     read: read.bytes(65_536, 1_073_741_824),
   },
   logRetention: { name: "HOLDFAST_LOG_RETENTION", fallback: "30d", read: read.duration },
+  commandRetention: {
+    name: "HOLDFAST_COMMAND_RETENTION",
+    fallback: "30d",
+    read: read.durationFrom("30d"),
+  },
+  changeRetention: { name: "HOLDFAST_CHANGE_RETENTION", fallback: "30d", read: read.durationFrom("1h") },
 
   // The process's own log
   logLevel: {

@@ -1,5 +1,6 @@
 import { isIP } from "node:net";
 import { resolve } from "node:path";
+import { type Network, parseNetwork } from "../core/egress/address.ts";
 import { type Microseconds, microseconds } from "../core/time.ts";
 import { closeName } from "../wire/close-name.ts";
 import { readDuration } from "../wire/duration.ts";
@@ -52,6 +53,40 @@ export function duration(text: string): Microseconds {
   const whole = part === undefined ? undefined : BigInt(days ?? "0") * dayMicroseconds + part;
   if (whole !== undefined && whole > 0n) return microseconds(whole);
   throw new Error(`must be a duration such as 30d, 12h or 1h30m, found ${shown(text)}`);
+}
+
+export function durationFrom(minimum: string): (text: string) => Microseconds {
+  const least = duration(minimum);
+  return (text) => {
+    const value = duration(text);
+    if (value >= least) return value;
+    throw new Error(`must be ${minimum} at least, found ${shown(text)}`);
+  };
+}
+
+/** `3000/10s`: so many requests in so many seconds; `off`: no limit. */
+export function rate(text: string): { readonly requests: number; readonly windowSeconds: number } | null {
+  if (text === "off") return null;
+  const [, requests, seconds] = /^([1-9]\d{0,6})\/([1-9]\d{0,4})s$/.exec(text) ?? [];
+  if (requests !== undefined && seconds !== undefined) {
+    return { requests: Number(requests), windowSeconds: Number(seconds) };
+  }
+  throw new Error(`must be requests in seconds, such as 3000/10s, or off, found ${shown(text)}`);
+}
+
+export function networks(text: string): readonly Network[] {
+  return text.split(",").map((one) => parseNetwork(one.trim()));
+}
+
+export function claimName(text: string): string {
+  if (/^[\x21-\x7e]{1,128}$/.test(text)) return text;
+  throw new Error(`must be the name of a claim, found ${shown(text)}`);
+}
+
+/** Exactly as the tokens have it, also with or without a slash at its end. */
+export function issuer(text: string): string {
+  httpUrl(text);
+  return text;
 }
 
 const byteUnits: Readonly<Record<string, number>> = { "": 1, KiB: 1024, MiB: 1024 ** 2, GiB: 1024 ** 3 };

@@ -1,8 +1,9 @@
 import type { Logger } from "pino";
 import type { BlobStore } from "../core/blob.port.ts";
+import { type LedgerRetention, startLedgerSweep } from "../core/ledger-sweep.ts";
 import { monotonicMs } from "../core/monotonic.ts";
 import type { Runtime } from "../core/runtime.port.ts";
-import type { Microseconds } from "../core/time.ts";
+import { type Microseconds, seconds } from "../core/time.ts";
 import { executionKind } from "../executions/attempt.store.ts";
 import {
   type Controller,
@@ -23,6 +24,8 @@ import { watchClaims } from "./progress.ts";
 export const controllerKinds = [...executionKinds, retentionKind] as const;
 
 const sweepEveryMs = 60_000;
+const ledgerEveryMs = 3_600_000;
+const ledgerDefault = { commands: seconds(30 * 86_400), changes: seconds(30 * 86_400) };
 /** Longer than any controller takes between making an object and recording it. */
 const orphanGraceMs = 300_000;
 
@@ -43,6 +46,8 @@ export interface ControllerRole {
   readonly queueMax: number;
   readonly logBytesMax: bigint;
   readonly logRetention: Microseconds;
+  /** What the ledger keeps for a time only, and for how long; without it, as long as the defaults say. */
+  readonly ledger?: LedgerRetention;
   readonly attemptsMax: number;
   /** How often the runtime is searched for orphans, and how long one has to be one. */
   readonly sweep?: { readonly everyMs: number; readonly graceMs: number };
@@ -120,12 +125,18 @@ export async function openController(
     },
     log: (level, message, details) => role.log[level](details, message),
   });
+  const ledger = startLedgerSweep({
+    db,
+    retention: role.ledger ?? ledgerDefault,
+    everyMs: ledgerEveryMs,
+    onError: (error) => role.log.warn({ err: error }, "the ledger could not be swept and is swept again"),
+  });
   return {
     controller,
     callbackPort: listener.port,
     async close() {
       claims.stop();
-      await Promise.all([controller.stop(), retention.stop(), sweep.stop()]);
+      await Promise.all([controller.stop(), retention.stop(), sweep.stop(), ledger.stop()]);
       await listener.close();
     },
   };

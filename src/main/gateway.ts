@@ -1,5 +1,7 @@
 import type { Logger } from "pino";
 import type { BlobStore } from "../core/blob.port.ts";
+import type { GatewayLimits } from "../http/limits.ts";
+import type { Authenticator } from "../http/principal.ts";
 import { type RunningGateway, startGateway } from "../http/server.ts";
 import { apiRoutes } from "./api.ts";
 import { examine } from "./doctor.ts";
@@ -15,6 +17,9 @@ export interface GatewayRole {
   readonly log: Logger;
   /** Whether it serves the routes of operators: its login then needs the roles operator and dispatcher. */
   readonly operator?: boolean;
+  readonly limits?: Partial<GatewayLimits>;
+  /** Besides our own tokens. */
+  readonly authenticators?: readonly Authenticator[];
 }
 
 /** The public API of a process. */
@@ -34,6 +39,8 @@ export function openGateway(foundation: Foundation, role: GatewayRole): Promise<
       queueMax: role.queueMax,
       examine: role.operator === true ? (tenant) => examine(db, tenant) : null,
     }),
+    ...(role.limits === undefined ? {} : { limits: role.limits }),
+    authenticators: role.authenticators ?? [],
     log: role.log,
     progress,
   });
