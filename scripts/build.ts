@@ -17,6 +17,7 @@ const programs = {
   "client/client": "src/client/client.ts",
   // Processes and a thread that these start by file name
   "sandboxes/phase-helper": "src/sandboxes/phase-helper.ts",
+  "sessions/agent-program": "src/sessions/agent-program.ts",
   "runtimes/process/supervisor": "src/runtimes/process/supervisor.ts",
   "lease-keeper.thread": "src/core/postgres/lease-keeper.thread.ts",
 };

@@ -13,6 +13,9 @@ export interface FileContent {
   readonly sha256: string;
 }
 
+/** What the callback answered, as it came. */
+export type Answer = Readonly<Record<string, unknown>>;
+
 interface Capability {
   readonly method: string;
   readonly url: string;
@@ -28,10 +31,24 @@ export async function uploadFile(
 ): Promise<FileContent> {
   const content = await contentOfFile(file);
   const path = `/objects/${encodeURIComponent(name)}`;
+  await sendFile(callback, `${path}/upload`, { ...content, media_type: mediaType }, file, content);
+  await callback.post(`${path}/complete`, content);
+  return content;
+}
+
+/** Ask at `path` where a file goes, and send it there. */
+export async function sendFile(
+  callback: PhaseCallback,
+  path: string,
+  request: unknown,
+  file: string,
+  content: FileContent,
+): Promise<void> {
   await withCapability(
     callback,
-    `${path}/upload`,
-    { ...content, media_type: mediaType },
+    path,
+    request,
+    (answer) => answer,
     async (capability) => {
       const response = await callback.exchange(() =>
         fetch(capability.url, {
@@ -46,8 +63,6 @@ export async function uploadFile(
       return response.status;
     },
   );
-  await callback.post(`${path}/complete`, content);
-  return content;
 }
 
 /** The file appears under its name only when it is whole and has the promised digest. */
@@ -58,11 +73,21 @@ export async function downloadFile(
   file: string,
 ): Promise<FileContent> {
   const path = `/objects/${encodeURIComponent(phase)}/${encodeURIComponent(name)}/download`;
+  return fetchFile(callback, path, (answer) => answer, file);
+}
+
+/** Ask at `path` where a file is, and fetch it. `pick` finds the capability and its content in the answer. */
+export async function fetchFile(
+  callback: PhaseCallback,
+  path: string,
+  pick: (answer: Answer) => Answer,
+  file: string,
+): Promise<FileContent> {
   const partial = `${file}.partial-${randomBytes(6).toString("hex")}`;
   try {
     // A place that can't be written to shows now, and is not taken for a fault of the network later.
     await writeFile(partial, "");
-    const answer = await withCapability(callback, path, {}, async (capability) => {
+    const answer = await withCapability(callback, path, {}, pick, async (capability) => {
       const response = await callback.exchange(async () => {
         const got = await fetch(capability.url, {
           method: capability.method,
@@ -77,7 +102,7 @@ export async function downloadFile(
     const content = await contentOfFile(partial);
     if (content.bytes !== answer["bytes"] || content.sha256 !== answer["sha256"]) {
       const got = `${content.bytes} bytes sha256:${content.sha256}`;
-      throw new PhaseFailure(phaseExit.mismatch, `${phase}/${name}: ${got} came, which was not promised`);
+      throw new PhaseFailure(phaseExit.mismatch, `${path}: ${got} came, which was not promised`);
     }
     await rename(partial, file);
     return content;
@@ -91,10 +116,11 @@ async function withCapability(
   callback: PhaseCallback,
   path: string,
   request: unknown,
+  pick: (answer: Answer) => Answer,
   use: (capability: Capability) => Promise<number>,
-): Promise<Readonly<Record<string, unknown>>> {
+): Promise<Answer> {
   for (let asked = 1; ; asked += 1) {
-    const answer = await callback.post(path, request);
+    const answer = pick(await callback.post(path, request));
     const status = await use(capabilityOf(path, answer));
     if (status >= 200 && status < 300) return answer;
     if (status !== 403 || asked === capabilitiesMax) {
@@ -103,7 +129,7 @@ async function withCapability(
   }
 }
 
-function capabilityOf(path: string, answer: Readonly<Record<string, unknown>>): Capability {
+function capabilityOf(path: string, answer: Answer): Capability {
   const { method, url, headers } = answer;
   if (
     typeof method !== "string" ||

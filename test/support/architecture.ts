@@ -42,8 +42,8 @@ const showsExample = "src/cli/start.ts";
 
 /** `wire` and `client` run in browsers too. */
 const withoutNode = /^src\/(wire|client)\//;
-/** The phase helper is a program of its own: its configuration is the environment of its sandbox. */
-const readsEnvironment = /^src\/(config|sandboxes\/phase-helper)\.ts$/;
+/** What runs inside sandboxes is a program of its own: its configuration is the environment of its sandbox. */
+const readsEnvironment = /^src\/(config|sandboxes\/phase-helper|sessions\/agent-program)\.ts$/;
 const linesMax = 500;
 const nameParts = /^[a-z0-9]+(-[a-z0-9]+)*(\.[a-z0-9]+(-[a-z0-9]+)*)*$/;
 /** They say nothing of what is inside. */

@@ -17,7 +17,8 @@ export function commandEnvironment(
   const { spec, settings, uid } = request;
   const [markerName, markerValue] = sandboxMarker(uid).split("=", 2);
   return {
-    PATH: settings.searchPath,
+    // First, so that `holdfast-agent` is this release's, as it is in images.
+    PATH: `${join(dirname(phaseHelper), "sandbox")}:${settings.searchPath}`,
     HOME: join(folderPath, files.work),
     TMPDIR: join(folderPath, files.temporary),
     LANG: "C.UTF-8",
