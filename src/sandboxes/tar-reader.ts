@@ -1,5 +1,10 @@
 import { tarChecksum } from "./tar-format.ts";
 
+/** It is no archive, or not a whole one. */
+export class ArchiveDamaged extends Error {
+  override readonly name = "ArchiveDamaged";
+}
+
 /** There is more in it than its reader takes. */
 export class UnpacksTooLarge extends Error {
   override readonly name = "UnpacksTooLarge";
@@ -27,10 +32,11 @@ export function parseTarHeader(block: Buffer): TarHeader | undefined {
   };
   const octal = (at: number, length: number) => {
     const digits = text(at, length).trim();
-    if (!/^[0-7]*$/.test(digits)) throw new Error("the archive is damaged: a number is not octal");
+    if (!/^[0-7]*$/.test(digits)) throw new ArchiveDamaged("the archive is damaged: a number is not octal");
     return Number.parseInt(digits === "" ? "0" : digits, 8);
   };
-  if (octal(148, 8) !== tarChecksum(block)) throw new Error("the archive is damaged: a checksum is wrong");
+  if (octal(148, 8) !== tarChecksum(block))
+    throw new ArchiveDamaged("the archive is damaged: a checksum is wrong");
   const prefix = text(257, 6) === "ustar" ? text(345, 155) : "";
   const name = text(0, 100);
   return {
@@ -58,7 +64,7 @@ export class ByteReader {
     for (let left = bytes; left > 0; ) {
       if (this.#chunk.length === 0) {
         const next = await this.#source.next();
-        if (next.done === true) throw new Error("the archive ends too early");
+        if (next.done === true) throw new ArchiveDamaged("the archive ends too early");
         this.#chunk = next.value;
       }
       const piece = this.#chunk.subarray(0, left);
@@ -79,11 +85,12 @@ export class ByteReader {
   /** Read to the end, so that a damaged tail is noticed; padding only, so it is bounded. */
   async rest(bytesMax: number): Promise<void> {
     for (let skipped = this.#chunk.length; ; ) {
-      if (this.#chunk.some((byte) => byte !== 0)) throw new Error("something follows the archive's end");
+      if (this.#chunk.some((byte) => byte !== 0))
+        throw new ArchiveDamaged("something follows the archive's end");
       const next = await this.#source.next();
       if (next.done === true) return;
       skipped += next.value.length;
-      if (skipped > bytesMax) throw new Error("the archive has a tail after its end");
+      if (skipped > bytesMax) throw new ArchiveDamaged("the archive has a tail after its end");
       this.#chunk = next.value;
     }
   }
