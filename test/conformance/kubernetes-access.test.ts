@@ -3,7 +3,8 @@ import { after, before, beforeEach, describe, test } from "node:test";
 import { ApiError } from "../../src/runtimes/kubernetes/api-error.ts";
 import { PodApi } from "../../src/runtimes/kubernetes/pod-api.ts";
 import { type PodEvent, watchPods } from "../../src/runtimes/kubernetes/pod-watch.ts";
-import { Cluster, type Fault, type SeenRequest } from "../support/kubernetes/cluster.ts";
+import type { SeenRequest } from "../support/kubernetes/api-call.ts";
+import { Cluster, type Fault } from "../support/kubernetes/cluster.ts";
 import { until } from "../support/until.ts";
 
 const never = new AbortController().signal;

@@ -11,7 +11,8 @@ import { brandId, type JobId } from "../../src/core/ids.ts";
 import { startPostgres } from "../../src/dev/postgres/server.ts";
 import { readMarks } from "../support/arena.ts";
 import { markedJob } from "../support/marked-job.ts";
-import { assertExactlyOnce, assertNoProcessOf, assertRecordSettled } from "../support/settled.ts";
+import { assertNoProcessOf } from "../support/no-process.ts";
+import { assertExactlyOnce, assertRecordSettled } from "../support/settled.ts";
 import { commandsIn, lastArtifact, processesOf, type Started, start, startDev } from "../support/started.ts";
 import { until } from "../support/until.ts";
 

@@ -7,7 +7,7 @@ import type { JobSubmission } from "../../src/wire/job.ts";
 import { type Arena, type ControllerProcess, openArena } from "../support/arena.ts";
 import { type ControllerHost, openControllerHost, runtimeOf } from "../support/controller-host.ts";
 import { markedJob, publishingPhases, publishingSpec } from "../support/marked-job.ts";
-import { assertExactlyOnce, assertNoProcessOf, assertNothingLeft, untilCleaned } from "../support/settled.ts";
+import { assertExactlyOnce, assertNothingLeft, untilCleaned } from "../support/settled.ts";
 import { until } from "../support/until.ts";
 
 // A controller is suspended with SIGSTOP at a named moment until its lease has run out and another has taken
@@ -162,7 +162,7 @@ async function sweepLate(arena: Arena, { at, resumed }: Zombie): Promise<void> {
     assert.equal((await runtime.observe({ name, uid }, signal)).state, "held");
     await runtime.stop({ name, uid }, epoch, signal);
     await runtime.remove({ name, uid }, signal);
-    await assertNoProcessOf([uid]);
+    await arena.world.assertNoneRun([uid]);
   }
 }
 

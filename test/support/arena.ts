@@ -12,8 +12,10 @@ import { cancelJob, submitJob } from "../../src/executions/job.store.ts";
 import type { Foundation } from "../../src/main/process.ts";
 import type { JobSubmission } from "../../src/wire/job.ts";
 import type { ControllerNews, ControllerTask } from "../fixtures/controller-process.ts";
-import { openTestFoundation, type SharedStore } from "./controller-host.ts";
+import { openTestFoundation, type Place, type SharedStore } from "./controller-host.ts";
 import { testDatabase } from "./database.ts";
+import type { HeldRequest } from "./kubernetes/held-requests.ts";
+import { assertNoProcessOf } from "./no-process.ts";
 import { openRelay, type Relay } from "./relay.ts";
 import { until } from "./until.ts";
 
@@ -34,7 +36,19 @@ export interface Arena {
   /** What the commands themselves noted outside, one line a start: `JOB ATTEMPT PHASE`. */
   readonly marks: (job?: JobId) => Promise<string[]>;
   readonly markFile: string;
+  readonly world: World;
 }
+
+/** Where the sandboxes of an arena run. */
+export interface World {
+  readonly place: Place;
+  /** Nothing of these sandboxes runs, whatever the runtime lists. */
+  readonly assertNoneRun: (uids: readonly string[]) => Promise<void>;
+  /** Hold up a request at a moment of the world itself, `api create received`; null: it has none to offer. */
+  readonly hold: ((moment: string, nth: number, tenant: string) => HeldRequest) | null;
+}
+
+const processes: World = { place: { kind: "process" }, assertNoneRun: assertNoProcessOf, hold: null };
 
 export interface ControllerProcess {
   readonly pid: number;
@@ -61,7 +75,7 @@ export interface ArenaScope {
 
 export async function openArena(
   scope: ArenaScope,
-  { leaseMs = 2_000 }: { readonly leaseMs?: number } = {},
+  { leaseMs = 2_000, world = processes }: { readonly leaseMs?: number; readonly world?: World } = {},
 ): Promise<Arena> {
   const database = await testDatabase(scope);
   const directory = await mkdtemp(join(tmpdir(), "hf-arena-"));
@@ -84,6 +98,7 @@ export async function openArena(
     callbackKey: randomBytes(32).toString("base64"),
     blobKey: randomBytes(32).toString("base64"),
     origin: relay.origin,
+    place: world.place,
   };
   const foundation = await openTestFoundation(shared, "test");
   scope.after(() => foundation.close());
@@ -99,6 +114,7 @@ export async function openArena(
     foundation,
     rows,
     markFile,
+    world,
     addTenant: (name) => createTenant(foundation.db, name),
     async submit(submission, owner = tenant) {
       const row = await asGateway(owner, "submit", (tx) => submitJob(tx, { submission, queueMax: 1000 }));

@@ -2,9 +2,11 @@ import { join } from "node:path";
 import { pino } from "pino";
 import { directoryBlobs } from "../../src/blobs/directory/directory-blobs.ts";
 import type { ConnectionSettings } from "../../src/core/postgres/pool.ts";
+import type { Runtime } from "../../src/core/runtime.port.ts";
 import { seconds } from "../../src/core/time.ts";
 import { controllerKinds, openController } from "../../src/main/controller.ts";
 import { type Foundation, openFoundation } from "../../src/main/process.ts";
+import { kubernetesRuntime } from "../../src/runtimes/kubernetes/kubernetes-runtime.ts";
 import { processRuntime } from "../../src/runtimes/process/process-runtime.ts";
 import { type Moments, observedBlobs, observedDatabase, observedRuntime } from "./moments.ts";
 
@@ -19,7 +21,13 @@ export interface SharedStore {
   readonly blobKey: string;
   /** Where sandboxes find whichever controller listens now, as a service stands before replicas. */
   readonly origin: string;
+  readonly place: Place;
 }
+
+/** What executions run as: processes of this host, or pods of whoever answers there. */
+export type Place =
+  | { readonly kind: "process" }
+  | { readonly kind: "kubernetes"; readonly server: string; readonly namespace: string };
 
 export interface ControllerHost {
   readonly foundation: Foundation;
@@ -27,12 +35,19 @@ export interface ControllerHost {
   close(): Promise<void>;
 }
 
-export const runtimeOf = ({ directory, installation }: SharedStore) =>
-  processRuntime({
-    directory: join(directory, "sandboxes"),
-    installation,
-    secretsDirectory: join(directory, "secrets"),
-  });
+export function runtimeOf({ directory, installation, place }: SharedStore): Runtime {
+  if (place.kind === "process") {
+    return processRuntime({
+      directory: join(directory, "sandboxes"),
+      installation,
+      secretsDirectory: join(directory, "secrets"),
+    });
+  }
+  const { server, namespace } = place;
+  const credentials = () => Promise.resolve({});
+  const pods = { image: "registry.test/shell:1" };
+  return kubernetesRuntime({ connection: { server, credentials }, namespace, installation, pods });
+}
 
 export const openTestFoundation = (shared: SharedStore, process: string): Promise<Foundation> =>
   openFoundation({

@@ -13,7 +13,10 @@ export interface Scenario {
   readonly moments: readonly string[];
   /** Moments that nothing tells the owner of, or at which nothing else is started: one kill for each. */
   readonly alone?: readonly string[];
-  /** The first is killed here, and the one that takes over at the moment in question. */
+  /**
+   * The first is killed here, then that which happens meanwhile does, and the one that takes over is killed at
+   * the moment in question.
+   */
   readonly before?: string;
 }
 

@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
 import { after, describe, test } from "node:test";
-import type { JobId } from "../../src/core/ids.ts";
-import { type Arena, type ControllerProcess, openArena } from "./arena.ts";
+import type { JobId, TenantId } from "../../src/core/ids.ts";
+import { type Arena, type ArenaScope, type ControllerProcess, openArena } from "./arena.ts";
 import { openControllerHost } from "./controller-host.ts";
 import type { Scenario } from "./crash-scenarios.ts";
+import type { HeldRequest } from "./kubernetes/held-requests.ts";
 import { assertExactlyOnce, assertNothingLeft, untilCleaned } from "./settled.ts";
 import { until } from "./until.ts";
 
@@ -11,8 +12,6 @@ import { until } from "./until.ts";
 // lease has run out, and everything converges with exactly one start of each phase, in the record and outside.
 // Several attempts are brought each to a point of its own before one kill ends them all.
 
-/** Attempts that one kill ends. */
-const batchMax = 6;
 /** How many kills at once, each on a store of its own; much of their time is waiting. */
 const lanes = 2;
 /** Longer than it takes to bring a batch to its points. */
@@ -24,20 +23,41 @@ export function pointOf(moment: string) {
   return { moment: name, nth: Number(nth) };
 }
 
+/** Moments of the world itself: there it holds up a request, and the controller waits for its answer. */
+const isOutside = (moment: string) => moment.startsWith("api ");
+
+export interface CrashOptions {
+  readonly open: (scope: ArenaScope, options: { readonly leaseMs: number }) => Promise<Arena>;
+  /** Attempts that one kill ends. */
+  readonly batchMax: number;
+  /** Those of them that stand at a commit, and so hold a connection. */
+  readonly commitsMax: number;
+}
+
+const processes: CrashOptions = { open: openArena, batchMax: 6, commitsMax: 6 };
+
 interface Victim {
   readonly scenario: Scenario;
   readonly moment: string;
 }
 
-/** Batches over all scenarios, in order; those that stand alone last. */
-function batches(scenarios: readonly Scenario[]): readonly (readonly Victim[])[] {
+/** Batches over all scenarios, each with a share of everything; those that stand alone last. */
+function batches(
+  scenarios: readonly Scenario[],
+  { batchMax, commitsMax }: CrashOptions,
+): readonly (readonly Victim[])[] {
   const together = scenarios.flatMap((scenario) => scenario.moments.map((moment) => ({ scenario, moment })));
-  const cut: Victim[][] = [];
-  for (let at = 0; at < together.length; at += batchMax) cut.push(together.slice(at, at + batchMax));
+  const isCommit = ({ moment }: Victim) => /^commit(ted)? /.test(moment);
+  const commits = together.filter(isCommit);
+  const others = together.filter((victim) => !isCommit(victim));
+  const count = Math.ceil(Math.max(commits.length / commitsMax, together.length / batchMax));
+  const dealt = Array.from({ length: count }, (_, batch) =>
+    [...commits, ...others].filter((_victim, index) => index % count === batch),
+  );
   const single = scenarios.flatMap((scenario) =>
     (scenario.alone ?? []).map((moment) => [{ scenario, moment }]),
   );
-  return [...cut, ...single];
+  return [...dealt, ...single];
 }
 
 async function crash(arena: Arena, victims: readonly Victim[], round: number): Promise<void> {
@@ -48,40 +68,81 @@ async function crash(arena: Arena, victims: readonly Victim[], round: number): P
     })),
   );
   await allowSlots(arena, victims.length);
-  const alone = jobs.length === 1;
   const [only] = jobs;
-  if (alone && only?.scenario.before !== undefined) {
-    const first = await arena.controller({
-      stops: [{ ...pointOf(only.scenario.before), how: "kill", tenant: "" }],
-    });
-    const job = await arena.submit(only.scenario.job(arena), only.tenant);
-    await killed(arena, first, job);
-    await killed(
-      arena,
-      await arena.controller({ stops: [{ ...pointOf(only.moment), how: "kill", tenant: "" }] }),
-      job,
-    );
-    return converge(arena, [{ ...only, job }]);
-  }
+  if (jobs.length === 1 && only !== undefined) return crashAlone(arena, only);
+  const inside = jobs.filter(({ moment }) => !isOutside(moment));
   const victim = await arena.controller({
-    stops: jobs.map(({ moment, tenant }) =>
-      alone ? { ...pointOf(moment), how: "kill", tenant: "" } : { ...pointOf(moment), how: "wait", tenant },
-    ),
+    stops: inside.map(({ moment, tenant }) => ({ ...pointOf(moment), how: "wait", tenant })),
   });
+  const held = jobs
+    .filter(({ moment }) => isOutside(moment))
+    .map(({ moment, tenant }) => holdOutside(arena, moment, tenant));
   const submitted = await Promise.all(
     jobs.map(async (job) => ({ ...job, job: await arena.submit(job.scenario.job(arena), job.tenant) })),
   );
   const meanwhile = Promise.all(
     submitted.map(async ({ scenario, job, tenant }) => scenario.meanwhile?.(arena, job, tenant)),
   );
-  if (alone) for (const { job } of submitted) await killed(arena, victim, job);
-  else {
-    await Promise.all(submitted.map(({ tenant }) => victim.heard("at", (news) => news.tenant === tenant)));
-    victim.signal("SIGKILL");
-    assert.equal(await victim.ended, "SIGKILL");
-  }
+  const reached = [
+    ...inside.map(({ tenant }) => victim.heard("at", (news) => news.tenant === tenant)),
+    ...held.map((request) => request.reached),
+  ];
+  const points = [...inside, ...jobs.filter(({ moment }) => isOutside(moment))];
+  await Promise.all(points.map(({ moment }, index) => comes(moment, reached[index])));
+  victim.signal("SIGKILL");
+  assert.equal(await victim.ended, "SIGKILL");
+  for (const { drop } of held) drop();
   await meanwhile;
   await converge(arena, submitted);
+}
+
+/** A moment that does not come is named. */
+async function comes(moment: string, reached: Promise<unknown> | undefined): Promise<void> {
+  let came = false;
+  void reached?.then(
+    () => {
+      came = true;
+    },
+    () => undefined,
+  );
+  await until(`"${moment}" comes`, () => came, 60_000);
+}
+
+type Lonely = Victim & { readonly tenant: TenantId };
+
+/** One kill for one moment, by the process itself or at a request that it made. */
+async function crashAlone(arena: Arena, { scenario, moment, tenant }: Lonely): Promise<void> {
+  const kill = async (at: string, ended: (victim: ControllerProcess) => Promise<unknown>) => {
+    const held = isOutside(at) ? holdOutside(arena, at, "") : null;
+    const victim = await arena.controller({
+      stops: held === null ? [{ ...pointOf(at), how: "kill", tenant: "" }] : [],
+    });
+    void held?.reached.then(() => victim.signal("SIGKILL"));
+    await ended(victim);
+    held?.drop();
+  };
+  let job: JobId | null = null;
+  const first = scenario.before ?? moment;
+  await kill(first, async (victim) => {
+    job = await arena.submit(scenario.job(arena), tenant);
+    const meanwhile = scenario.before === undefined ? scenario.meanwhile?.(arena, job, tenant) : null;
+    await killed(arena, victim, job);
+    await meanwhile;
+  });
+  assert.ok(job !== null);
+  const submitted: JobId = job;
+  if (scenario.before !== undefined) {
+    await scenario.meanwhile?.(arena, submitted, tenant);
+    await kill(moment, (victim) => killed(arena, victim, submitted));
+  }
+  await converge(arena, [{ scenario, moment, job: submitted }]);
+}
+
+function holdOutside(arena: Arena, moment: string, tenant: string): HeldRequest {
+  const point = pointOf(moment);
+  const held = arena.world.hold?.(point.moment, point.nth, tenant);
+  assert.ok(held !== undefined, `nobody can be held up at ${moment}`);
+  return held;
 }
 
 /** Fails when everything went well without the kill: then the moment does not come. */
@@ -119,11 +180,15 @@ async function allowSlots(arena: Arena, slots: number): Promise<void> {
   );
 }
 
-export function crashAtEachPoint(title: string, scenarios: readonly Scenario[]): void {
+export function crashAtEachPoint(
+  title: string,
+  scenarios: readonly Scenario[],
+  options: CrashOptions = processes,
+): void {
   describe(title, { concurrency: lanes }, () => {
     const free: Promise<Arena>[] = [];
     const hooks: (() => void | Promise<void>)[] = [];
-    const all = batches(scenarios);
+    const all = batches(scenarios, options);
     after(async () => {
       for (const hook of hooks) await hook();
       console.log(`killed at ${all.flat().length} points in ${all.length} kills`);
@@ -133,7 +198,7 @@ export function crashAtEachPoint(title: string, scenarios: readonly Scenario[]):
       test(points.join(", "), async () => {
         // As many stores as kills at once; one that failed is not used again.
         const arena = await (free.pop() ??
-          openArena({ after: (hook) => void hooks.push(hook) }, { leaseMs }));
+          options.open({ after: (hook) => void hooks.push(hook) }, { leaseMs }));
         await crash(arena, victims, round);
         free.push(Promise.resolve(arena));
       });

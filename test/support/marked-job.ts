@@ -22,8 +22,7 @@ export function markedJob(
   spec: Partial<Omit<JobSubmission["spec"], "phases">> = {},
 ): JobSubmission {
   const mark = 'echo "$HOLDFAST_JOB $HOLDFAST_ATTEMPT $HOLDFAST_PHASE" >> "$MARKS"';
-  const helper =
-    '[ -z "$STEPS" ] || "$HOLDFAST_NODE" --disable-warning=ExperimentalWarning "$HELPER" "$STEPS"';
+  const helper = '[ -z "$STEPS" ] || "$NODE" --disable-warning=ExperimentalWarning "$HELPER" "$STEPS"';
   return {
     apiVersion: "holdfast/v1",
     kind: "Job",
@@ -38,6 +37,8 @@ export function markedJob(
         command: ["/bin/sh", "-ec", [mark, phase.run ?? "echo done", helper].join("\n")],
         env: {
           MARKS: markFile,
+          // A pod has what its image has; the double's containers run here.
+          NODE: process.execPath,
           HELPER: helperFile,
           STEPS: phase.steps === undefined ? "" : JSON.stringify(phase.steps),
           NODE_COMPILE_CACHE: compileCache,

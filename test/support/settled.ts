@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { setTimeout as delay } from "node:timers/promises";
 import type { JobId } from "../../src/core/ids.ts";
-import { readProcesses } from "../../src/runtimes/process/process-table.ts";
 import type { Arena } from "./arena.ts";
 import { runtimeOf } from "./controller-host.ts";
 import { assertInvariantsOf } from "./invariants.ts";
@@ -101,15 +100,6 @@ export async function assertNothingLeft(arena: Arena): Promise<void> {
   const uids = await arena.rows<{ uid: string }>(
     "select uid from holdfast.sandbox_attempts where uid is not null",
   );
-  await assertNoProcessOf(uids.map((row) => row.uid));
+  await arena.world.assertNoneRun(uids.map((row) => row.uid));
   await assertInvariantsOf(arena.foundation.db);
-}
-
-/** By the marks in their environment: supervisors and everything that they started. */
-export async function assertNoProcessOf(uids: readonly string[]): Promise<void> {
-  const marks = new Set(uids.flatMap((uid) => [`HOLDFAST_SANDBOX=${uid}`, `HOLDFAST_SUPERVISOR=${uid}`]));
-  await until("no process of a sandbox is left", async () => {
-    const all = await readProcesses();
-    return !all.some((entry) => entry.marks.some((mark) => marks.has(mark)));
-  });
 }

@@ -3,6 +3,8 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo, Socket } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import type { KubernetesConnection } from "../../../src/runtimes/kubernetes/connection.ts";
+import { type SeenRequest, seenRequest } from "./api-call.ts";
+import { HeldRequests } from "./held-requests.ts";
 import { Kubelet } from "./kubelet.ts";
 import { streamLog } from "./log-stream.ts";
 import { PodLists } from "./pod-list.ts";
@@ -10,12 +12,6 @@ import { type PodObject, shown } from "./pod-object.ts";
 import { type DeleteInput, PodStore } from "./pod-store.ts";
 import { badRequest, StatusError } from "./status.ts";
 import { streamWatch, type WatchFaults } from "./watch-stream.ts";
-
-export interface SeenRequest {
-  readonly method: string;
-  readonly path: string;
-  readonly query: URLSearchParams;
-}
 
 /** What goes wrong with the next requests that match, each fault `times` times. */
 export interface Fault {
@@ -43,7 +39,12 @@ export class Cluster {
   readonly kubelet = new Kubelet(this.store);
   readonly watches: WatchFaults = { copies: 1, delayMs: 0, bookmarkMs: 60_000 };
   readonly requests: SeenRequest[] = [];
+  readonly held = new HeldRequests();
+  /** How far the server's clock is ahead of ours. */
+  clockAheadMs = 0;
   openWatches = 0;
+  /** Node objects by name, for those who may read them; null: nobody may, as the least role has it. */
+  nodes: ReadonlyMap<string, object> | null = null;
   /** Wanted from every request, if set. */
   token: string | null = null;
   #faults: { readonly fault: Fault; left: number }[] = [];
@@ -114,24 +115,33 @@ export class Cluster {
 
   async #serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const url = new URL(request.url ?? "/", "http://localhost");
-    const seen = { method: request.method ?? "", path: url.pathname, query: url.searchParams };
-    this.requests.push(seen);
+    let seen: SeenRequest | null = null;
+    response.setHeader("date", new Date(Date.now() + this.clockAheadMs).toUTCString());
     try {
       const body = await readBody(request);
+      seen = seenRequest(request.method ?? "", url, body, (name) => this.#find(url.pathname, name));
+      this.requests.push(seen);
       const fault = this.#takeFault(seen);
       if (fault?.kind === "slow") await delay(fault.ms);
-      if (fault?.kind === "reset") {
+      if (fault?.kind === "reset" || !(await this.held.pass(seen, "received"))) {
         request.socket.destroy();
         return;
       }
       if (fault?.kind === "status") throw faultStatus(fault.code, fault.retryAfter);
       this.#authenticate(request);
-      const lost = fault?.kind === "lost";
-      this.#route(seen, request.headers["content-type"] ?? "", body, response, lost);
+      await this.#route(seen, request, response, fault?.kind === "lost");
     } catch (error) {
+      // Who asked is gone, as in a process that was killed.
+      if (request.errored !== null) return;
       if (!(error instanceof StatusError)) throw error;
+      if (seen !== null) this.held.answered(seen, error.code);
       sendJson(response, error.code, error.body, error.headers);
     }
+  }
+
+  #find(path: string, name: string): PodObject | undefined {
+    const [, namespace = ""] = /\/namespaces\/([^/]+)\//.exec(path) ?? [];
+    return this.store.all(namespace).find(({ metadata }) => metadata.name === name);
   }
 
   #authenticate({ headers }: IncomingMessage): void {
@@ -146,30 +156,40 @@ export class Cluster {
     return found.fault.does;
   }
 
-  #route(seen: SeenRequest, type: string, body: string, response: ServerResponse, lost: boolean): void {
+  async #route(
+    seen: SeenRequest,
+    request: IncomingMessage,
+    response: ServerResponse,
+    lost: boolean,
+  ): Promise<void> {
     const match = /^\/api\/v1\/namespaces\/([^/]+)\/pods(?:\/([^/]+))?(\/log)?$/.exec(seen.path);
     if (match === null) {
       response.writeHead(404, { "content-type": "text/plain" }).end("404 page not found\n");
       return;
     }
     const [, namespace = "", name, log] = match;
-    const { method, query } = seen;
+    const { method, query, body } = seen;
     if (method === "GET" && name === undefined && query.get("watch") === "1") {
       this.openWatches += 1;
       response.once("close", () => {
         this.openWatches -= 1;
       });
       streamWatch(this.store, namespace, query, response, this.watches);
+      await this.held.pass(seen, "done");
       return;
     }
     if (method === "GET" && log !== undefined) {
       const pod = this.store.get(namespace, name ?? "");
       streamLog(pod, this.kubelet.container(pod.metadata.uid), query, response);
+      await this.held.pass(seen, "done");
       return;
     }
-    const answer = this.#answer(seen, namespace, name, type, body);
-    if (lost) response.socket?.destroy();
-    else sendJson(response, method === "POST" ? 201 : 200, answer);
+    const answer = this.#answer(seen, namespace, name, request.headers["content-type"] ?? "", body);
+    const status = method === "POST" ? 201 : 200;
+    const answers = (await this.held.pass(seen, "done")) && !lost;
+    this.held.answered(seen, status);
+    if (answers) sendJson(response, status, answer);
+    else response.socket?.destroy();
   }
 
   #answer(

@@ -18,6 +18,9 @@ interface Managed {
   deadline: NodeJS.Timeout | null;
   deadlineSeconds: number | null;
   killer: NodeJS.Timeout | null;
+  killed: "OOMKilled" | null;
+  /** The node's own words. */
+  evicted: string | null;
   /** What the object should show, in order: kept while the node is cut off. */
   pending: ((pod: PodObject) => void)[];
   over: boolean;
@@ -41,8 +44,11 @@ export class Kubelet {
   schedules = true;
   /** Bound pods wait here, as for a volume that is missing: no container is made. */
   startsContainers = true;
+  /** No registry has these. */
+  readonly missingImages = new Set<string>();
   readonly #store: PodStore;
   readonly #pods = new Map<string, Managed>();
+  readonly #alive = new Set<LocalContainer>();
   #connected = true;
   readonly #stopListening: () => void;
 
@@ -55,6 +61,27 @@ export class Kubelet {
 
   container(uid: string): LocalContainer | null {
     return this.#pods.get(uid)?.container ?? null;
+  }
+
+  /** Containers that run, whether an object shows them or not. */
+  get running(): number {
+    return this.#alive.size;
+  }
+
+  /** It used more memory than it may: the kernel kills it. */
+  killForMemory(uid: string): void {
+    const managed = this.#pods.get(uid);
+    if (managed === undefined) return;
+    managed.killed = "OOMKilled";
+    managed.container?.kill();
+  }
+
+  /** The node is short of something and ends what runs there. */
+  evict(uid: string, message: string): void {
+    const managed = this.#pods.get(uid);
+    if (managed === undefined) return;
+    managed.evicted = message;
+    managed.container?.kill();
   }
 
   /** The node is cut off: its containers run on and nothing is reported. The control plane marks its pods. */
@@ -148,6 +175,8 @@ export class Kubelet {
       deadline: null,
       deadlineSeconds: null,
       killer: null,
+      killed: null,
+      evicted: null,
       pending: [],
       over: false,
     };
@@ -171,6 +200,11 @@ export class Kubelet {
   #start(managed: Managed, pod: PodObject): void {
     const [container] = pod.spec.containers;
     if (container === undefined || !this.startsContainers) return;
+    const waits = this.#imageTrouble(container.image);
+    if (waits !== null) {
+      this.#report(managed, ({ status }) => setState(status, container, { waiting: waits }));
+      return;
+    }
     const environment = this.#environment(container);
     if (typeof environment === "string") {
       const waiting = { reason: "CreateContainerConfigError", message: environment };
@@ -179,10 +213,22 @@ export class Kubelet {
     }
     const running = new LocalContainer(container, environment);
     managed.container = running;
+    this.#alive.add(running);
+    void running.ended.then(() => this.#alive.delete(running));
     void running.started.then((started) => {
       if (started) this.#report(managed, (now) => showRunning(now, container, running.id));
     });
     void running.ended.then((end) => this.#containerEnded(managed, container, running, end));
+  }
+
+  #imageTrouble(image: string): { readonly reason: string; readonly message: string } | null {
+    if (/[A-Z]/.test(image)) {
+      const message = `Failed to apply default image tag "${image}": couldn't parse image name "${image}": invalid reference format: repository name must be lowercase`;
+      return { reason: "InvalidImageName", message };
+    }
+    if (!this.missingImages.has(image)) return null;
+    const message = `Back-off pulling image "${image}": ErrImagePull: failed to resolve reference "${image}": not found`;
+    return { reason: "ImagePullBackOff", message };
   }
 
   /** A string: what is missing. */
@@ -216,7 +262,7 @@ export class Kubelet {
       const { exitCode, message } = end;
       const terminated = {
         exitCode,
-        reason: end.reason,
+        reason: managed.killed ?? end.reason,
         ...(message === undefined ? {} : { message }),
         startedAt: timestamp(end.startedAt ?? 0),
         finishedAt: timestamp(end.finishedAt),
@@ -235,6 +281,10 @@ export class Kubelet {
       if (managed.closing === "deadline") {
         pod.status.reason = "DeadlineExceeded";
         pod.status.message = deadlineMessage;
+      }
+      if (managed.evicted !== null) {
+        pod.status.reason = "Evicted";
+        pod.status.message = managed.evicted;
       }
       setCondition(pod, condition("PodReadyToStartContainers", "False"));
     });
