@@ -9,9 +9,12 @@ import {
   SecretKey,
   Sha256,
   Timestamp,
+  Uuid,
 } from "./job.ts";
 
 const closed = { additionalProperties: false } as const;
+/** The title names the shape in the OpenAPI document. */
+const titled = (title: string) => ({ ...closed, title });
 const Nullable = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
 
 export const agentLimits = {
@@ -33,7 +36,7 @@ export const Destination = Type.Object(
       Type.Array(Type.Object({ name: Name, key: SecretKey }, closed), { minItems: 1, maxItems: 2 }),
     ),
   },
-  closed,
+  titled("Destination"),
 );
 
 /** The template of an agent. Every change of it is a new version; a version never changes. */
@@ -55,7 +58,7 @@ export const AgentSpec = Type.Object(
     /** None: replies wait in the built-in inbox. */
     destinations: Type.Optional(Type.Array(Destination, { maxItems: agentLimits.destinationsMax })),
   },
-  closed,
+  titled("AgentSpec"),
 );
 
 /** An agent file, and the body of `POST /v1/agents`. */
@@ -66,7 +69,7 @@ export const AgentSubmission = Type.Object(
     metadata: Type.Object({ name: Name, labels: Type.Optional(Labels) }, closed),
     spec: AgentSpec,
   },
-  closed,
+  titled("AgentSubmission"),
 );
 
 /** A merge patch for labels; `spec`, where it is given, is the whole new template. */
@@ -81,13 +84,13 @@ export const AgentPatch = Type.Object(
     ),
     spec: Type.Optional(AgentSpec),
   },
-  { ...closed, minProperties: 1 },
+  { ...titled("AgentPatch"), minProperties: 1 },
 );
 
 /** A name that sessions are begun with, and its newest template. */
 export const AgentView = Type.Object(
   {
-    id: Type.String(),
+    id: Uuid,
     name: Name,
     labels: Labels,
     /** Of the template: 1, 2, 3 … */
@@ -99,9 +102,16 @@ export const AgentView = Type.Object(
     updated_at: Timestamp,
     deleted_at: Nullable(Timestamp),
   },
-  closed,
+  titled("AgentView"),
 );
 
+/** One version of its template, which never changes. */
+export const AgentTemplateView = Type.Object(
+  { agent_id: Uuid, version: Type.Integer({ minimum: 1 }), spec: AgentSpec },
+  titled("AgentTemplateView"),
+);
+
+export type AgentTemplateView = Static<typeof AgentTemplateView>;
 export type Destination = Static<typeof Destination>;
 export type AgentSpec = Static<typeof AgentSpec>;
 export type AgentSubmission = Static<typeof AgentSubmission>;
