@@ -2,8 +2,8 @@ import { appendChange } from "../core/change.sql.ts";
 import { HoldfastError } from "../core/errors.ts";
 import { brandId, type IncarnationId, type JobId, type TenantId, uuidv7 } from "../core/ids.ts";
 import { lockLease } from "../core/lease.sql.ts";
-import { deleteLease, insertHeldLease, insertLease } from "../core/lease.store.ts";
-import { fenceOf, type HeldLease, type LeasePriority } from "../core/lease.ts";
+import { deleteLease, insertHeldLease, insertLease, underLease } from "../core/lease.store.ts";
+import type { HeldLease, LeasePriority } from "../core/lease.ts";
 import { monotonicMs } from "../core/monotonic.ts";
 import { assertFence } from "../core/postgres/transition.sql.ts";
 import { type Database, type Transaction, transition, view } from "../core/postgres/transition.ts";
@@ -33,15 +33,7 @@ import { retentionKind } from "./retention.ts";
 /** The lease of an attempt: kind `execution`, the attempt's id. Its holder is the one controller that may act. */
 export const executionKind = "execution";
 
-/** A transition under an attempt's lease. The lease is locked first; a stale one changes nothing (HF001). */
-export function underLease<T>(
-  db: Database,
-  lease: HeldLease,
-  name: string,
-  body: (tx: Transaction) => Promise<T>,
-): Promise<T> {
-  return transition(db, { role: "controller", tenant: lease.tenant, name, fence: fenceOf(lease) }, body);
-}
+export { underLease };
 
 export interface Started {
   readonly attempt: string;

@@ -1,7 +1,16 @@
 import type { JobId, TenantId } from "../core/ids.ts";
-import { type Instant, instant } from "../core/time.ts";
+import type { Instant } from "../core/time.ts";
 import type { OutputState } from "../sandboxes/log-archive.ts";
 import { isProvenStopped, type Sandbox } from "../sandboxes/sandbox.ts";
+import {
+  attendSandbox,
+  lastCallOf,
+  outcomeFailures,
+  type SandboxStep,
+  type StopReason,
+  startTriesMax,
+  stopReasonOf,
+} from "../sandboxes/step.ts";
 import type { PhaseKind } from "../wire/job.ts";
 import type { Plan, PlannedPhase } from "./plan.ts";
 
@@ -70,20 +79,7 @@ export interface AttemptSnapshot {
 
 /** One thing to do. Each is idempotent, so a controller that dies after any part of it loses nothing. */
 export type Step =
-  /** Create the object held and commit its UID. */
-  | { readonly do: "hold"; readonly sandbox: Sandbox }
-  /** Commit that it may run, and let it. */
-  | { readonly do: "release"; readonly sandbox: Sandbox }
-  /** Look after a running one until something changes: its end, a cancellation, the deadline. */
-  | { readonly do: "watch"; readonly sandbox: Sandbox }
-  /** Commit that it must end. */
-  | { readonly do: "stop"; readonly sandbox: Sandbox; readonly reason: StopReason }
-  /** Ask it to end and look until that is proven. */
-  | { readonly do: "prove"; readonly sandbox: Sandbox }
-  /** It was never recorded outside, so it never ran: settle it without asking the world. */
-  | { readonly do: "abandon"; readonly sandbox: Sandbox }
-  /** Store what is left of its output. */
-  | { readonly do: "drain"; readonly sandbox: Sandbox }
+  | SandboxStep
   /** End the running phase, and begin the next one when it went well. */
   | { readonly do: "advance"; readonly ended: EndedPhase | null; readonly next: NextPhase | null }
   | { readonly do: "finish"; readonly outcome: Outcome; readonly failure: Failure | null }
@@ -93,8 +89,6 @@ export type Step =
   | { readonly do: "trim" }
   | { readonly do: "clean" }
   | { readonly do: "nothing" };
-
-export type StopReason = "cancelled" | "deadline";
 
 export interface EndedPhase {
   readonly phase: Phase;
@@ -108,9 +102,6 @@ export interface NextPhase {
   /** The how-manieth sandbox of this phase. More than one only when the ones before never started. */
   readonly ordinal: number;
 }
-
-/** Sandboxes of one phase that ended before they started; after that many the phase fails. */
-const startTriesMax = 3;
 
 /** After the end. The archive is recorded before a chunk goes, so output is always in one of the two (E19). */
 const cleaning: Readonly<Record<OutputState, Step>> = {
@@ -128,7 +119,9 @@ export function decide(view: AttemptSnapshot): Step {
   if (view.state === "cleaned") return { do: "nothing" };
   if (view.state === "finished") return cleaning[view.output];
   const alive = view.sandboxes.find((sandbox) => !isProvenStopped(sandbox.state));
-  if (alive !== undefined) return attend(alive, stopReason(view, lastCall(view, alive.step)));
+  const attended =
+    alive === undefined ? null : attendSandbox(alive, stopReason(view, lastCall(view, alive.step)));
+  if (attended !== null) return attended;
   const undrained = view.sandboxes.find((sandbox) => sandbox.uid !== null && !sandbox.log.settled);
   const running = view.phases.find((phase) => phase.state === "running");
   if (undrained !== undefined) return { do: "drain", sandbox: undrained };
@@ -145,12 +138,8 @@ export function decide(view: AttemptSnapshot): Step {
 }
 
 function stopReason(view: AttemptSnapshot, end: Instant): StopReason | null {
-  if (view.cancelRequested) return "cancelled";
-  return view.now >= end ? "deadline" : null;
+  return stopReasonOf(view.now, view.cancelRequested, end);
 }
-
-/** For the kill itself, and for the way there. */
-const killMarginUs = 500_000n;
 
 /**
  * When a sandbox is asked to stop, so that even one that doesn't listen has ended at the attempt's deadline: its
@@ -158,25 +147,7 @@ const killMarginUs = 500_000n;
  */
 export function lastCall(view: Pick<AttemptSnapshot, "plan" | "deadline">, phase: string): Instant {
   const grace = view.plan.phases.find(({ name }) => name === phase)?.grace_us ?? "0";
-  return instant(view.deadline - BigInt(grace) - killMarginUs);
-}
-
-function attend(sandbox: Sandbox, stop: StopReason | null): Step {
-  switch (sandbox.state) {
-    case "planned":
-      return stop === null ? { do: "hold", sandbox } : { do: "abandon", sandbox };
-    case "held":
-      return stop === null ? { do: "release", sandbox } : { do: "stop", sandbox, reason: stop };
-    case "released":
-      return stop === null ? { do: "watch", sandbox } : { do: "stop", sandbox, reason: stop };
-    case "stopping":
-      return { do: "prove", sandbox };
-    case "stopped":
-    case "removed":
-      return { do: "nothing" };
-    default:
-      return sandbox.state satisfies never;
-  }
+  return lastCallOf(view.deadline, BigInt(grace));
 }
 
 function settle(view: AttemptSnapshot, phase: Phase, stop: StopReason | null): Step {
@@ -230,7 +201,7 @@ function phaseFailure(
   }
   if (sandbox.outcome !== "exited" || sandbox.exitCode !== 0) {
     return {
-      code: failureCodes[sandbox.outcome ?? "unknown"] ?? "phase_failed",
+      code: phaseFailures[sandbox.outcome ?? "unknown"] ?? "phase_failed",
       message: `Phase ${phase.name}: ${sandbox.message ?? "failed"}`,
     };
   }
@@ -250,14 +221,4 @@ function phaseFailure(
   return null;
 }
 
-const failureCodes: Readonly<Record<string, string>> = {
-  exited: "phase_failed",
-  signaled: "phase_failed",
-  out_of_memory: "out_of_memory",
-  evicted: "evicted",
-  start_failed: "start_failed",
-  never_started: "start_failed",
-  lost: "sandbox_lost",
-  stopped: "sandbox_lost",
-  unknown: "sandbox_lost",
-};
+const phaseFailures: Readonly<Record<string, string>> = { ...outcomeFailures, signaled: "phase_failed" };

@@ -13,7 +13,7 @@ import {
   startExecution,
   underLease,
 } from "../../src/executions/attempt.store.ts";
-import type { AttemptSnapshot, Phase, StopReason } from "../../src/executions/attempt.ts";
+import type { AttemptSnapshot, Phase } from "../../src/executions/attempt.ts";
 import { cancelJob, patchJob } from "../../src/executions/job.store.ts";
 import {
   advancePhase,
@@ -27,6 +27,7 @@ import {
 } from "../../src/executions/phase.store.ts";
 import { recordSourcePins } from "../../src/executions/report.store.ts";
 import type { Sandbox } from "../../src/sandboxes/sandbox.ts";
+import type { StopReason } from "../../src/sandboxes/step.ts";
 import { commit, outcomeOf } from "./attempts.ts";
 import { type JobModel, knownAdvance, modelPhases, nextOrdinal, type Operation } from "./job-model.ts";
 import { type JobWorld, passedSeconds, type StoredJob } from "./job-world.ts";

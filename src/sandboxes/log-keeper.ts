@@ -1,18 +1,21 @@
 import type { HeldLease } from "../core/lease.ts";
-import { collectLog } from "../sandboxes/collector.ts";
-import type { Sandbox } from "../sandboxes/sandbox.ts";
-import { environmentSecrets } from "../sandboxes/secret.ts";
-import { type ControllerContext, type LogKeeper, readSpec, runtimeOf } from "./context.ts";
-import { appendProgress, readLogRoom } from "./phase.store.ts";
+import { collectLog } from "./collector.ts";
+import { type LogKeeper, type NamedSandbox, readSpec, runtimeOf, type SandboxContext } from "./context.ts";
+import type { SandboxRecords } from "./record.store.ts";
+import type { Sandbox } from "./sandbox.ts";
+import { environmentSecrets } from "./secret.ts";
 
-export function logKeeper(context: ControllerContext, lease: HeldLease, signal: AbortSignal): LogKeeper {
+/** `stored` is called after output was stored, for whoever reads it as it comes. */
+export function logKeeper(
+  context: SandboxContext,
+  lease: HeldLease,
+  records: SandboxRecords,
+  signal: AbortSignal,
+  stored: () => void = () => undefined,
+): LogKeeper {
   const followers = new Map<string, { readonly stop: AbortController; readonly ended: Promise<void> }>();
 
-  async function collect(
-    sandbox: Sandbox & { readonly uid: string },
-    follow: boolean,
-    until: AbortSignal,
-  ): Promise<void> {
+  async function collect(sandbox: NamedSandbox, follow: boolean, until: AbortSignal): Promise<void> {
     const runtime = runtimeOf(context, sandbox);
     const { spec } = await readSpec(context, lease, sandbox);
     const secrets = [
@@ -20,18 +23,13 @@ export function logKeeper(context: ControllerContext, lease: HeldLease, signal: 
       ...environmentSecrets(spec.env),
       ...(await runtime.secretValues(spec, until)),
     ];
-    const { logBytesMax } = context.settings;
-    await collectLog(
-      runtime,
-      sandbox,
-      {
-        follow,
-        secrets,
-        room: await readLogRoom(context.db, lease, sandbox.id, logBytesMax),
-        store: (append) => appendProgress(context.db, lease, sandbox.id, append),
-      },
-      until,
-    );
+    const room = await records.readLogRoom(sandbox.id, context.settings.logBytesMax);
+    const store: Parameters<typeof collectLog>[2]["store"] = async (append) => {
+      const advanced = await records.appendLog(sandbox.id, append);
+      if (advanced && append.chunks.length > 0) stored();
+      return advanced;
+    };
+    await collectLog(runtime, sandbox, { follow, secrets, room, store }, until);
   }
 
   async function settle(sandbox: Sandbox): Promise<void> {
