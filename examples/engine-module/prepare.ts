@@ -6,6 +6,8 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { parse } from "yaml";
 
+export { portableJob } from "./portable.ts";
+
 const run = promisify(execFile);
 
 /** This folder. */

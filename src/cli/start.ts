@@ -38,12 +38,20 @@ export function startCommand(context: CommandContext): Command {
 Examples:
   $ npm start                          build the example, then stay up
   $ npm start -- --exit                build it and end; the last line names the artifact
-  $ npm start -- --step-ms 2000        slowly: kill it half-way, start it again, see it finish`,
+  $ npm start -- --step-ms 2000        slowly: kill it half-way, start it again, see it finish
+  $ npm start -- --runtime kubernetes  as pods, of the image HOLDFAST_KUBERNETES_IMAGE with Node, git and tar`,
     )
     .action(async (flags: StartFlags) => {
       const example = await loadExample();
       const ended = await withDev(context, flags, async (dev, signal) => {
-        const built = await buildExample(context, dev, example, flags.stepMs ?? 0, signal);
+        const shared = (flags.runtime ?? context.config.runtime) === "process";
+        const built = await buildExample(
+          context,
+          dev,
+          example,
+          { stepMs: flags.stepMs ?? 0, shared },
+          signal,
+        );
         if (flags.exit === true || signal.aborted) return built;
         await context.terminal.out(built.line);
         await context.terminal.out(addresses(dev));
@@ -83,8 +91,9 @@ interface Built {
 async function buildExample(
   context: CommandContext,
   dev: DevStack,
-  { exampleJob, prepareRepositories }: Example,
-  stepMs: number,
+  { exampleJob, portableJob, prepareRepositories }: Example,
+  /** Whether sandboxes see our disk. */
+  { stepMs, shared }: { readonly stepMs: number; readonly shared: boolean },
   signal: AbortSignal,
 ): Promise<Built> {
   const { home } = dev;
@@ -97,7 +106,8 @@ async function buildExample(
   home.save({ exampleKey: idempotencyKey });
   // The same key stands for the same job: one that was begun slowly is finished slowly.
   const [, begunStepMs = String(stepMs)] = /^example-(\d+)-/.exec(idempotencyKey) ?? [];
-  const submission = await exampleJob({ repositories, stepMs: Number(begunStepMs) });
+  const local = await exampleJob({ repositories, stepMs: Number(begunStepMs) });
+  const submission = shared ? local : await portableJob(local, repositories);
   const presenter = terminal.live ? livePresenter(context) : plainPresenter(context);
   try {
     const job = await client.submitJob(submission as JobSubmission, { idempotencyKey, signal });

@@ -34,6 +34,15 @@ test("docs/reference/metrics.md names every metric with its kind and labels, and
   assert.deepEqual(rows, table);
 });
 
+test("docs/operations.md says of every metric what to watch for", () => {
+  const text = readFileSync(join(import.meta.dirname, "../../docs/operations.md"), "utf8");
+  const [, table = ""] = text.split("## What metrics mean");
+  const cells = [...table.matchAll(/^\| (`holdfast_.*?) \|/gm)].flatMap(
+    ([, cell = ""]) => cell.match(/\w+/g) ?? [],
+  );
+  assert.deepEqual(new Set(cells), new Set(Object.values(metricTable).map(({ name }) => name)));
+});
+
 test("W12: a reading says what waits, runs and gets on, and nothing of whom or what", async () => {
   const metrics = open();
   metrics.refused("fenced");
