@@ -6,6 +6,7 @@ import { brandId, type IncarnationId, type TenantId } from "../core/ids.ts";
 import { expireLeasesOf } from "../core/lease.store.ts";
 import { createPrincipal, createTenant, createToken, findPrincipal } from "../core/tenant.store.ts";
 import { type Microseconds, seconds } from "../core/time.ts";
+import { assertPortFree } from "../http/listener.ts";
 import { controllerKinds, openController } from "../main/controller.ts";
 import { openGateway } from "../main/gateway.ts";
 import { type Metrics, openMetrics } from "../main/metrics.ts";
@@ -53,6 +54,7 @@ export async function startDev(options: DevOptions): Promise<DevStack> {
     for (const closer of closers.splice(0).toReversed()) await closer();
   };
   try {
+    await assertPortFree(options);
     const postgres = await startPostgres({ directory: home.path("postgres"), log: announce });
     closers.push(() => postgres.stop());
     const { installation } = home.state();

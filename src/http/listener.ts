@@ -1,5 +1,6 @@
+import { once } from "node:events";
 import { type RequestListener, type Server, type ServerOptions, STATUS_CODES } from "node:http";
-import type { Socket } from "node:net";
+import { createServer, type Socket } from "node:net";
 import fastify, { type FastifyReply, type FastifyRequest, LogController } from "fastify";
 import type { Logger } from "pino";
 import { HoldfastError } from "../core/errors.ts";
@@ -89,11 +90,33 @@ export async function listen(
     await server.listen({ host, port });
   } catch (error) {
     await server.close();
-    if (error instanceof Error && "code" in error && error.code === "EADDRINUSE") {
-      throw new HoldfastError("port_taken", `${host}:${port} is in use by another process`, { cause: error });
-    }
-    throw error;
+    throw refusedAddress(error, host, port);
   }
+}
+
+/** Throws `port_taken` now instead of after work that would be for nothing. It may still be taken meanwhile. */
+export async function assertPortFree({
+  host,
+  port,
+}: {
+  readonly host: string;
+  readonly port: number;
+}): Promise<void> {
+  const trial = createServer();
+  try {
+    trial.listen({ host, port });
+    await once(trial, "listening");
+  } catch (error) {
+    throw refusedAddress(error, host, port);
+  } finally {
+    trial.close();
+  }
+}
+
+function refusedAddress(error: unknown, host: string, port: number): unknown {
+  return error instanceof Error && "code" in error && error.code === "EADDRINUSE"
+    ? new HoldfastError("port_taken", `${host}:${port} is in use by another process`, { cause: error })
+    : error;
 }
 
 const drainDefaultMs = 10_000;

@@ -177,7 +177,7 @@ describe("a wrong job file is refused with the place and what to write instead",
 describe("a hostile job file costs little", () => {
   test("one over the size bound is refused unread", () => {
     const [problem] = problemsOf(" ".repeat(jobLimits.fileBytesMax + 1));
-    assert.match(problem ?? "", /at most 262144$/);
+    assert.match(problem ?? "", /at most 262144 bytes$/);
   });
 
   test("aliases that multiply, and one that holds itself, are refused", () => {

@@ -15,7 +15,7 @@ export function parseJobFile(
 ): { readonly submission: JobSubmission } {
   const bytes = typeof content === "string" ? content.length : content.byteLength;
   if (bytes > jobLimits.fileBytesMax) {
-    const message = `the file has ${bytes} bytes; a job file has at most ${jobLimits.fileBytesMax}`;
+    const message = `a job file has at most ${jobLimits.fileBytesMax} bytes`;
     throw new HoldfastError("invalid_request", `${name} is too large.`, {
       fields: [{ pointer: "", message, line: 1, column: 1 }],
     });

@@ -7,6 +7,7 @@ import { type AddressInfo, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, test } from "node:test";
+import { supportedSchema } from "../../src/core/schema/version.ts";
 import { exitCodeOf, exitCodes } from "../../src/wire/exit-codes.ts";
 import { lastArtifact, processesOf, start } from "../support/started.ts";
 import { until } from "../support/until.ts";
@@ -67,7 +68,7 @@ describe("npm start", { concurrency: false }, () => {
 
     const { status, output } = await run(directory, ["--exit"]).ended;
     assert.equal(status, 0, output);
-    assert.match(output, /^schema 7 is in place$/m);
+    assert.match(output, new RegExp(`^schema ${supportedSchema.maximum} is in place$`, "m"));
     assert.equal(/^job (\S+) /m.exec(output)?.[1], job);
     assert.doesNotMatch(output, /attempt 2/);
     assert.deepEqual(lastArtifact(output), {
@@ -83,6 +84,7 @@ describe("npm start", { concurrency: false }, () => {
     const { port } = taken.address() as AddressInfo;
     const { status, output } = await run(await home, ["--exit", "--port", String(port)]).ended;
     taken.close();
+    assert.doesNotMatch(output, /PostgreSQL/, "before anything is started");
     assert.equal(status, exitCodeOf("port_taken"), output);
     assert.match(output, new RegExp(`error: .*${port}`));
     assert.match(output, /--port/);
