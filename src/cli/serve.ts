@@ -1,5 +1,7 @@
 import { Command } from "commander";
 import { required } from "../config.ts";
+import { openEgress } from "../core/egress/egress.ts";
+import { signingKeysIn } from "../deliveries/signing-keys.ts";
 import { openAuthenticators } from "../main/authenticators.ts";
 import { openBlobs } from "../main/blobs.ts";
 import { controllerKinds, openController } from "../main/controller.ts";
@@ -91,6 +93,10 @@ Several may run on one store: leases decide who does what. SIGTERM gives everyth
           logRetention: config.logRetention,
           ledger: { commands: config.commandRetention, changes: config.changeRetention },
           attemptsMax,
+          deliveries: {
+            egress: openEgress({ allowed: config.egressAllow ?? [] }),
+            keys: signingKeysIn(config.signingKeysDirectory),
+          },
           metrics,
           log,
         });

@@ -10,6 +10,7 @@ import type {
   LogLine,
 } from "../wire/job.ts";
 import { ApiError, unexpected } from "./api-error.ts";
+import { type DeliveryCalls, deliveryCalls } from "./deliveries.ts";
 import { type JobFilter, type JobList, listJobs } from "./jobs.ts";
 import { type LogOptions, logs } from "./logs.ts";
 import { type ServerCalls, serverCalls } from "./server.ts";
@@ -17,6 +18,7 @@ import { type CallOptions, type ClientOptions, createTransport, type Transport }
 import { type WatchOptions, watch } from "./watch.ts";
 
 export type { CommandView } from "../wire/command.ts";
+export type { DeliveryDetail, DeliveryState, DeliveryView } from "../wire/delivery.ts";
 export type {
   ArtifactView,
   AttemptPlanView,
@@ -30,6 +32,7 @@ export type {
 } from "../wire/job.ts";
 export { ApiError, CursorExpiredError } from "./api-error.ts";
 export type { RetryPolicy } from "./backoff.ts";
+export type { DeliveryCalls, DeliveryFilter, DeliveryList, DeliveryPage } from "./deliveries.ts";
 export type { JobFilter, JobList, JobPage } from "./jobs.ts";
 export type { LogOptions } from "./logs.ts";
 export type { CommandFilter, CommandList, CommandPage, Health, ServerCalls } from "./server.ts";
@@ -48,7 +51,7 @@ export interface Download {
 }
 
 /** The public API of one server. Works in Node and in browsers; every failure is an `ApiError`. */
-export interface Client extends ServerCalls {
+export interface Client extends ServerCalls, DeliveryCalls {
   submitJob(job: JobSubmission, options?: Mutation): Promise<JobView>;
   getJob(id: string, options?: CallOptions): Promise<JobView>;
   getJobSpec(id: string, options?: CallOptions): Promise<JobSpec>;
@@ -89,6 +92,7 @@ export function createClient(options: ClientOptions): Client {
 
   return {
     ...serverCalls(transport),
+    ...deliveryCalls(transport),
     getJob,
     listAttempts,
     listArtifacts,

@@ -32,6 +32,7 @@ export const configKeys = {
   runtime: { name: "HOLDFAST_RUNTIME", fallback: "process", read: read.oneOf("process", "kubernetes") },
   sandboxDirectory: { name: "HOLDFAST_SANDBOX_DIRECTORY", read: read.path },
   secretsDirectory: { name: "HOLDFAST_SECRETS_DIRECTORY", read: read.path },
+  signingKeysDirectory: { name: "HOLDFAST_SIGNING_KEYS_DIRECTORY", read: read.path },
   blobStore: { name: "HOLDFAST_BLOB_STORE", fallback: "directory", read: read.oneOf("directory", "s3") },
   blobDirectory: { name: "HOLDFAST_BLOB_DIRECTORY", read: read.path },
   s3Endpoint: { name: "HOLDFAST_S3_ENDPOINT", read: read.httpUrl },

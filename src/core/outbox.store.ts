@@ -108,27 +108,23 @@ export interface Settling {
 }
 
 /**
- * Counts a try and gives what is to be delivered, under its lease (E6). Null when the tries are used up: the last
- * one began and nobody knows its end, so it is dead.
+ * Counts a try as it begins, under its lease (E6). `dead` when the tries are used up: the last one began and nobody
+ * knows its end.
  */
-export function beginTry<More>(
+export function beginTry(
   db: Database,
   lease: HeldLease,
-  read: (tx: Transaction, publication: Publication) => Promise<More>,
   { policy = publicationRetries }: Settling = {},
-): Promise<{ readonly publication: Publication; readonly more: More } | null> {
+): Promise<"begun" | "dead"> {
   return underPublication(db, lease, "beginDelivery", async (tx) => {
     const publication = await readPublication(tx, lease.resource);
-    if (publication.tries >= policy.triesMax) {
-      const error = publication.lastError ?? "The last try began, and its process ended before it did.";
-      await settle(tx, lease, publication, { state: "dead" }, { error, status: publication.lastStatus });
-      return null;
+    if (publication.tries < policy.triesMax) {
+      await tx.run(sql.beginTry, { publication: lease.resource });
+      return "begun";
     }
-    await tx.run(sql.beginTry, { publication: lease.resource });
-    return {
-      publication: { ...publication, tries: publication.tries + 1 },
-      more: await read(tx, publication),
-    };
+    const error = publication.lastError ?? "The last try began, and its process ended before it did.";
+    await settle(tx, lease, publication, { state: "dead" }, { error, status: publication.lastStatus });
+    return "dead";
   });
 }
 

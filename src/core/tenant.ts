@@ -4,7 +4,20 @@ import { createHash, randomBytes } from "node:crypto";
  * What a credential may do: a capability and a verb. `*` is everything of its tenant. `operator` sees the
  * installation, over all tenants, and is no part of `*`.
  */
-export const scopes = ["jobs:read", "jobs:write", "watch:read", "commands:read", "*", "operator"] as const;
+export const scopes = [
+  "jobs:read",
+  "jobs:write",
+  "agents:read",
+  "agents:write",
+  "sessions:read",
+  "sessions:write",
+  "deliveries:read",
+  "deliveries:write",
+  "watch:read",
+  "commands:read",
+  "*",
+  "operator",
+] as const;
 export type Scope = (typeof scopes)[number];
 
 /** A scope, or one narrowed to a single resource: `jobs:read:ID`. */

@@ -1,11 +1,14 @@
 import type { Logger } from "pino";
 import { directoryBlobs } from "../blobs/directory/directory-blobs.ts";
 import { type Config, required } from "../config.ts";
+import { parseNetwork } from "../core/egress/address.ts";
+import { openEgress } from "../core/egress/egress.ts";
 import { HoldfastError, isHoldfastError } from "../core/errors.ts";
 import { brandId, type IncarnationId, type TenantId } from "../core/ids.ts";
 import { expireLeasesOf } from "../core/lease.store.ts";
 import { createPrincipal, createTenant, createToken, findPrincipal } from "../core/tenant.store.ts";
 import { type Microseconds, seconds } from "../core/time.ts";
+import { signingKeysIn } from "../deliveries/signing-keys.ts";
 import { assertPortFree } from "../http/listener.ts";
 import { controllerKinds, openController } from "../main/controller.ts";
 import { openGateway } from "../main/gateway.ts";
@@ -44,6 +47,7 @@ export interface DevStack {
 
 const tenantName = "default";
 const attemptsMax = 50;
+const loopback = ["127.0.0.0/8", "::1"].map(parseNetwork);
 
 /** Everything in one process on loopback: PostgreSQL, schema, gateway, controller, process runtime, blobs. */
 export async function startDev(options: DevOptions): Promise<DevStack> {
@@ -160,6 +164,11 @@ async function openDevController(home: Home, foundation: Foundation, options: De
       logBytesMax: options.logBytesMax,
       logRetention: options.logRetention,
       attemptsMax,
+      // Whoever uses this store is on this machine: what listens here may be told.
+      deliveries: {
+        egress: openEgress({ allowed: [...loopback, ...(config.egressAllow ?? [])] }),
+        keys: signingKeysIn(home.path("signing-keys")),
+      },
       metrics,
       log: options.log,
     });

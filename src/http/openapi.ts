@@ -18,6 +18,9 @@ export async function describeApi(server: GatewayServer, release: string): Promi
       },
       tags: [
         { name: "jobs", description: "Builds: a job's phased attempts, their output and artifacts" },
+        { name: "deliveries", description: "What sessions tell their destinations, and what became of it" },
+        { name: "agents", description: "Templates that sessions are begun with" },
+        { name: "sessions", description: "Conversations: their activations, revisions and permissions" },
         { name: "watch", description: "The change stream" },
         { name: "commands", description: "Who asked for what, and what came of it" },
         { name: "server", description: "Health and this document" },

@@ -2,8 +2,15 @@ import type { Logger } from "pino";
 import type { BlobStore } from "../core/blob.port.ts";
 import { type LedgerRetention, startLedgerSweep } from "../core/ledger-sweep.ts";
 import { monotonicMs } from "../core/monotonic.ts";
+import { publicationKind } from "../core/outbox.store.ts";
 import type { Runtime } from "../core/runtime.port.ts";
 import { type Microseconds, seconds } from "../core/time.ts";
+import {
+  deliveryTimeoutMs,
+  type Publisher,
+  type PublisherOptions,
+  startPublisher,
+} from "../deliveries/publisher.ts";
 import { executionKind } from "../executions/attempt.store.ts";
 import {
   type Controller,
@@ -21,7 +28,7 @@ import type { Foundation } from "./process.ts";
 import { watchClaims } from "./progress.ts";
 
 /** Lease kinds that a process with a controller waits for. */
-export const controllerKinds = [...executionKinds, retentionKind] as const;
+export const controllerKinds = [...executionKinds, retentionKind, publicationKind] as const;
 
 const sweepEveryMs = 60_000;
 const ledgerEveryMs = 3_600_000;
@@ -51,10 +58,15 @@ export interface ControllerRole {
   readonly attemptsMax: number;
   /** How often the runtime is searched for orphans, and how long one has to be one. */
   readonly sweep?: { readonly everyMs: number; readonly graceMs: number };
+  /** How replies leave. Left out, this process delivers none; another does. */
+  readonly deliveries?: DeliveryRole;
   /** What was counted before the controller was opened goes on in the same. */
   readonly metrics?: Metrics;
   readonly log: Logger;
 }
+
+export type DeliveryRole = Pick<PublisherOptions, "egress" | "keys"> &
+  Partial<Pick<PublisherOptions, "timeoutMs" | "bounds" | "settling" | "drainMs">>;
 
 export interface RunningController {
   readonly controller: Controller;
@@ -131,13 +143,37 @@ export async function openController(
     everyMs: ledgerEveryMs,
     onError: (error) => role.log.warn({ err: error }, "the ledger could not be swept and is swept again"),
   });
+  const publisher = role.deliveries === undefined ? null : openPublisher(foundation, role, role.deliveries);
   return {
     controller,
     callbackPort: listener.port,
     async close() {
       claims.stop();
-      await Promise.all([controller.stop(), retention.stop(), sweep.stop(), ledger.stop()]);
+      await Promise.all([
+        controller.stop(),
+        retention.stop(),
+        sweep.stop(),
+        ledger.stop(),
+        publisher?.stop(),
+      ]);
       await listener.close();
     },
   };
+}
+
+function openPublisher(
+  { db, holder, lookout, keeper, leaseUs }: Foundation,
+  { log }: ControllerRole,
+  deliveries: DeliveryRole,
+): Publisher {
+  return startPublisher({
+    db,
+    holder,
+    lookout,
+    keeper,
+    leaseUs,
+    timeoutMs: deliveryTimeoutMs,
+    ...deliveries,
+    log: (level, message, details) => log[level](details, message),
+  });
 }

@@ -10,6 +10,7 @@ import { apiRoutes } from "../../src/main/api.ts";
 import { examine } from "../../src/main/doctor.ts";
 import { type ApiOperation, operationsOf } from "../support/api-document.ts";
 import { insertArtifact, insertAttempt } from "../support/attempt-rows.ts";
+import { insertDelivery } from "../support/deliveries.ts";
 import { openBench, submission } from "../support/gateway.ts";
 import { tenantA } from "../support/kernel.ts";
 import { memoryBlobs } from "../support/memory-blobs.ts";
@@ -71,6 +72,8 @@ await insertArtifact(kernel, tenantA, job.id, {
 });
 blobs.objects.set("a/site", bytes);
 
+const dead = await insertDelivery(kernel, tenantA, { state: "dead" });
+
 async function first<T>(all: AsyncIterable<T>): Promise<T | undefined> {
   for await (const one of all) return one;
   return undefined;
@@ -102,6 +105,9 @@ const calls: Readonly<Record<string, (client: Client) => Promise<unknown>>> = {
     const { body } = await downloadArtifact(job.id, "site.html");
     assert.equal(await new Response(body).text(), bytes.toString());
   },
+  listDeliveries: ({ listDeliveries }) => listDeliveries({ limit: 10 }).page(),
+  getDelivery: ({ getDelivery }) => getDelivery(dead),
+  redeliver: ({ redeliver }) => redeliver(dead),
   watch: async ({ listJobs, submitJob, watch }) => {
     const { cursor } = await listJobs({ limit: 1 }).page();
     await submitJob(submission());

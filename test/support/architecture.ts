@@ -15,7 +15,7 @@ const places: readonly (readonly string[])[] = [
   ["core", "client"],
   ["config"],
   ["http"],
-  ["sandboxes"],
+  ["sandboxes", "deliveries"],
   ["executions", "sessions", "work"],
   ["runtimes", "blobs"],
   // Composition roots: what a process is made of. `dev` puts all of them into one.
