@@ -12,7 +12,7 @@ export interface TestTitle {
 const id = /\b[EWMSG][1-9]\d?\b/g;
 /** Where a title carries ids: in front, or alone between parentheses. Elsewhere S3 is a kind of store. */
 const carriers = /^(?:[EWMSG][1-9]\d?[ ,/-]*)+(?=:|$)|\((?:[EWMSG][1-9]\d?(?:, | and | )?)+\)/g;
-const call = /\b(?:test|describe)\(\s*("(?:[^"\\]|\\.)*"|`(?:[^`\\]|\\.)*`)/g;
+const call = /\b(?:test|describe|\w+AtEach\w+)\(\s*("(?:[^"\\]|\\.)*"|`(?:[^`\\]|\\.)*`)/g;
 
 /** All titles of tests that carry a promise's id, in the order of their files. */
 export function testTitles(root: string): TestTitle[] {
