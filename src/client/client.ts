@@ -9,14 +9,19 @@ import type {
   JobView,
   LogLine,
 } from "../wire/job.ts";
+import { type AgentCalls, agentCalls } from "./agents.ts";
 import { ApiError, unexpected } from "./api-error.ts";
 import { type DeliveryCalls, deliveryCalls } from "./deliveries.ts";
 import { type JobFilter, type JobList, listJobs } from "./jobs.ts";
 import { type LogOptions, logs } from "./logs.ts";
+import { type Mutation, resources, type Versioned } from "./resource.ts";
 import { type ServerCalls, serverCalls } from "./server.ts";
-import { type CallOptions, type ClientOptions, createTransport, type Transport } from "./transport.ts";
+import { type SessionCalls, sessionCalls } from "./sessions.ts";
+import { type CallOptions, type ClientOptions, createTransport, type Request } from "./transport.ts";
 import { type WatchOptions, watch } from "./watch.ts";
 
+export type { ActivationView } from "../wire/activation.ts";
+export type { AgentSpec, AgentSubmission, AgentTemplateView, AgentView } from "../wire/agent.ts";
 export type { CommandView } from "../wire/command.ts";
 export type { DeliveryDetail, DeliveryState, DeliveryView } from "../wire/delivery.ts";
 export type {
@@ -30,19 +35,26 @@ export type {
   JobView,
   LogLine,
 } from "../wire/job.ts";
+export type { RevisionView, SessionSubmission, SessionView } from "../wire/session.ts";
+export type { AgentCalls, AgentFilter, AgentList } from "./agents.ts";
 export { ApiError, CursorExpiredError } from "./api-error.ts";
 export type { RetryPolicy } from "./backoff.ts";
 export type { DeliveryCalls, DeliveryFilter, DeliveryList, DeliveryPage } from "./deliveries.ts";
 export type { JobFilter, JobList, JobPage } from "./jobs.ts";
 export type { LogOptions } from "./logs.ts";
+export type { Conditional, Mutation } from "./resource.ts";
 export type { CommandFilter, CommandList, CommandPage, Health, ServerCalls } from "./server.ts";
+export type {
+  ActivationFilter,
+  ActivationList,
+  BundleDownload,
+  RevisionList,
+  SessionCalls,
+  SessionFilter,
+  SessionList,
+} from "./sessions.ts";
 export type { CallOptions, ClientOptions } from "./transport.ts";
 export type { WatchOptions } from "./watch.ts";
-
-export interface Mutation extends CallOptions {
-  /** Sending the same request with the same key again does it once (G3). Made up when left out. */
-  readonly idempotencyKey?: string | undefined;
-}
 
 /** An artifact on its way. The bytes are the promised ones only when their SHA-256 is `artifact.sha256`. */
 export interface Download {
@@ -51,7 +63,7 @@ export interface Download {
 }
 
 /** The public API of one server. Works in Node and in browsers; every failure is an `ApiError`. */
-export interface Client extends ServerCalls, DeliveryCalls {
+export interface Client extends AgentCalls, SessionCalls, ServerCalls, DeliveryCalls {
   submitJob(job: JobSubmission, options?: Mutation): Promise<JobView>;
   getJob(id: string, options?: CallOptions): Promise<JobView>;
   getJobSpec(id: string, options?: CallOptions): Promise<JobSpec>;
@@ -72,18 +84,14 @@ export interface Client extends ServerCalls, DeliveryCalls {
   listArtifacts(id: string, options?: CallOptions): Promise<readonly ArtifactView[]>;
   downloadArtifact(id: string, name: string, options?: CallOptions): Promise<Download>;
   watch(options?: WatchOptions): AsyncIterable<ChangeEvent>;
-  /** The ETag that came with a job which this client gave. */
-  etagOf(job: JobView): string;
+  /** The ETag that came with a resource which this client gave. */
+  etagOf(resource: Versioned): string;
 }
 
 export function createClient(options: ClientOptions): Client {
   const transport = createTransport(options);
-  const etags = new WeakMap<JobView, string>();
-  const job = async (request: Parameters<Transport["json"]>[0]): Promise<JobView> => {
-    const { value, headers } = await transport.json<JobView>(request);
-    etags.set(value, headers.get("etag") ?? `"${value.resource_version}"`);
-    return value;
-  };
+  const known = resources(transport);
+  const job = (request: Request): Promise<JobView> => known.one(request);
   const getJob: Client["getJob"] = (id, { signal } = {}) => job({ path: jobPath(id), signal });
   const listAttempts: Client["listAttempts"] = async (id, { signal } = {}) =>
     items(await transport.json<Listed<AttemptView>>({ path: `${jobPath(id)}/attempts`, signal }));
@@ -92,6 +100,8 @@ export function createClient(options: ClientOptions): Client {
 
   return {
     ...serverCalls(transport),
+    ...agentCalls(transport, known),
+    ...sessionCalls(transport, known),
     ...deliveryCalls(transport),
     getJob,
     listAttempts,
@@ -152,7 +162,7 @@ export function createClient(options: ClientOptions): Client {
       return { artifact, body: response.body };
     },
     watch: (watched = {}) => watch(transport, options.url, watched),
-    etagOf: (view) => etags.get(view) ?? `"${view.resource_version}"`,
+    etagOf: (resource) => known.etagOf(resource),
   };
 }
 

@@ -1,4 +1,5 @@
 import type { JobState, JobView } from "../wire/job.ts";
+import { labelQuery, type Pages, pages, type WatchedPage } from "./pages.ts";
 import type { CallOptions, Transport } from "./transport.ts";
 
 export interface JobFilter extends CallOptions {
@@ -10,42 +11,13 @@ export interface JobFilter extends CallOptions {
   readonly limit?: number | undefined;
 }
 
-export interface JobPage {
-  readonly items: readonly JobView[];
-  readonly next_page_token: string | null;
-  /** Watch from here to miss nothing that changed since. */
-  readonly cursor: string;
-}
+export type JobPage = WatchedPage<JobView>;
 
-/** The jobs that fit a filter: all of them by iterating, or page by page. */
-export interface JobList extends AsyncIterable<JobView> {
-  page(token?: string): Promise<JobPage>;
-}
+/** The jobs that fit a filter. */
+export type JobList = Pages<JobView, JobPage>;
 
 export function listJobs(transport: Transport, filter: JobFilter): JobList {
-  const page = async (token?: string): Promise<JobPage> => {
-    const { value } = await transport.json<JobPage>({
-      path: "/v1/jobs",
-      query: {
-        state: filter.state,
-        name: filter.name,
-        label: Object.entries(filter.labels ?? {}).map(([key, text]) => `${key}=${text}`),
-        limit: filter.limit,
-        page_token: token,
-      },
-      signal: filter.signal,
-    });
-    return value;
-  };
-  return {
-    page,
-    async *[Symbol.asyncIterator]() {
-      let token: string | undefined;
-      do {
-        const { items, next_page_token } = await page(token);
-        yield* items;
-        token = next_page_token ?? undefined;
-      } while (token !== undefined);
-    },
-  };
+  const { state, name, labels, limit, signal } = filter;
+  const query = { state, name, label: labelQuery(labels), limit };
+  return pages(transport, { path: "/v1/jobs", query, signal });
 }

@@ -1,5 +1,6 @@
 import type { CommandView } from "../wire/command.ts";
 import type { DoctorReport } from "../wire/doctor.ts";
+import { type Page, type Pages, pages } from "./pages.ts";
 import type { CallOptions, Transport } from "./transport.ts";
 
 export interface CommandFilter extends CallOptions {
@@ -12,15 +13,10 @@ export interface CommandFilter extends CallOptions {
   readonly limit?: number | undefined;
 }
 
-export interface CommandPage {
-  readonly items: readonly CommandView[];
-  readonly next_page_token: string | null;
-}
+export type CommandPage = Page<CommandView>;
 
-/** The audit that fits a filter, newest first: all of it by iterating, or page by page. */
-export interface CommandList extends AsyncIterable<CommandView> {
-  page(token?: string): Promise<CommandPage>;
-}
+/** The audit that fits a filter, newest first. */
+export type CommandList = Pages<CommandView>;
 
 /** What a server says of itself. `ready` throws an `ApiError` with `unavailable` while it isn't. */
 export interface Health {
@@ -60,19 +56,5 @@ export function serverCalls(transport: Transport): ServerCalls {
 
 function listCommands(transport: Transport, filter: CommandFilter): CommandList {
   const { signal, principal, operation, target, limit } = filter;
-  const page = async (token?: string): Promise<CommandPage> => {
-    const query = { principal, operation, target, limit, page_token: token };
-    return (await transport.json<CommandPage>({ path: "/v1/commands", query, signal })).value;
-  };
-  return {
-    page,
-    async *[Symbol.asyncIterator]() {
-      let token: string | undefined;
-      do {
-        const { items, next_page_token } = await page(token);
-        yield* items;
-        token = next_page_token ?? undefined;
-      } while (token !== undefined);
-    },
-  };
+  return pages(transport, { path: "/v1/commands", query: { principal, operation, target, limit }, signal });
 }

@@ -10,6 +10,8 @@ export interface WatchOptions extends CallOptions {
   readonly after?: string | undefined;
   /** Of this job alone, with all that belongs to it. */
   readonly job?: string | undefined;
+  /** Of this session alone, with its activations and what they say. */
+  readonly session?: string | undefined;
   readonly kind?: string | undefined;
 }
 
@@ -22,7 +24,7 @@ export function watch(transport: Transport, url: string, options: WatchOptions):
   const open = async function* (): Connection<ChangeEvent> {
     const response = await transport.sendOnce({
       path: "/v1/watch",
-      query: { after, job: options.job, kind: options.kind },
+      query: { after, job: options.job, session: options.session, kind: options.kind },
       headers: { accept: "text/event-stream" },
       signal: options.signal,
       stream: true,

@@ -1,12 +1,11 @@
-import type { FastifyRequest } from "fastify";
 import { Type } from "typebox";
 import type { BlobStore } from "../core/blob.port.ts";
 import type { Answer } from "../core/command.ts";
-import { HoldfastError } from "../core/errors.ts";
 import { brandId, type JobId } from "../core/ids.ts";
-import { type Transaction, view } from "../core/postgres/transition.ts";
 import { type Gateway, type GatewayServer, principalOf, type Routes } from "../http/gateway.ts";
 import { command, sendAnswer } from "../http/idempotency.ts";
+import { LabelQuery, labelsOf, oneOrMore } from "../http/label-query.ts";
+import { look } from "../http/look.ts";
 import { problems } from "../http/openapi.ts";
 import { decodePageToken, encodePageToken, PageLimit, PageToken, pageLimitOf } from "../http/page-token.ts";
 import { checkVersion, etagOf, parseIfMatch, requireIfMatch } from "../http/preconditions.ts";
@@ -42,18 +41,11 @@ import {
 
 const closed = { additionalProperties: false } as const;
 const JobParams = Type.Object({ id: Uuid }, closed);
-const Label = Type.String({
-  minLength: 2,
-  maxLength: 320,
-  pattern: "^[A-Za-z0-9]([A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?=[^\\u0000]*$",
-});
-const oneOrMore = <T extends Type.TSchema>(schema: T, maxItems: number) =>
-  Type.Optional(Type.Union([schema, Type.Array(schema, { maxItems })]));
 
 const JobQuery = Type.Object(
   {
     state: oneOrMore(JobState, 5),
-    label: oneOrMore(Label, 16),
+    label: LabelQuery,
     name: Type.Optional(Name),
     limit: Type.Optional(PageLimit),
     page_token: Type.Optional(PageToken),
@@ -88,16 +80,6 @@ const answer = (status: number, row: JobRow): Answer => ({
   body: jobView(row),
   etag: etagOf(row.resource_version),
 });
-
-/** One look under the principal's tenant. */
-function look<T>(
-  gateway: Gateway,
-  request: FastifyRequest,
-  body: (tx: Transaction) => Promise<T>,
-): Promise<T> {
-  const { tenant } = principalOf(request);
-  return view(gateway.db, { role: "gateway", tenant, name: request.routeOptions.url ?? "look" }, body);
-}
 
 function submitRoute(server: GatewayServer, gateway: Gateway, queueMax: number): void {
   server.post(
@@ -164,19 +146,9 @@ function listRoute(server: GatewayServer, gateway: Gateway): void {
 }
 
 function filterOf(query: Type.Static<typeof JobQuery>): JobFilter {
-  const labels = [query.label ?? []].flat().map((text): [string, string] => {
-    const at = text.indexOf("=");
-    return [text.slice(0, at), text.slice(at + 1)];
-  });
-  const names = new Set(labels.map(([name]) => name));
-  if (names.size < labels.length) {
-    throw new HoldfastError("invalid_request", "a label can have only one value", {
-      fields: [{ pointer: "/label", message: "names one label twice" }],
-    });
-  }
   return {
     states: [...new Set([query.state ?? []].flat())].sort(),
-    labels: Object.fromEntries(labels),
+    labels: labelsOf(query.label),
     name: query.name ?? null,
   };
 }

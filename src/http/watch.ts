@@ -2,7 +2,7 @@ import { type Static, Type } from "typebox";
 import type { Change } from "../core/change.store.ts";
 import { readChanges } from "../core/change.store.ts";
 import { type ChangeFilter, type Cursor, decodeCursor, encodeCursor } from "../core/cursor.ts";
-import { isHoldfastError } from "../core/errors.ts";
+import { HoldfastError, isHoldfastError } from "../core/errors.ts";
 import type { TenantId } from "../core/ids.ts";
 import { type Transaction, view } from "../core/postgres/transition.ts";
 import { formatInstant } from "../core/time.ts";
@@ -22,6 +22,7 @@ export const WatchQuery = Type.Object(
     after: Type.Optional(Type.String({ minLength: 1, maxLength: 255 })),
     kind: Type.Optional(Type.Union([Kind, Type.Array(Kind, { maxItems: 16 })])),
     job: Type.Optional(Uuid),
+    session: Type.Optional(Uuid),
   },
   { additionalProperties: false },
 );
@@ -96,9 +97,12 @@ export function watchRoutes(server: GatewayServer, gateway: Gateway & { readonly
   );
 }
 
-function filterOf({ kind, job }: Static<typeof WatchQuery>): ChangeFilter {
+function filterOf({ kind, job, session }: Static<typeof WatchQuery>): ChangeFilter {
+  if (job !== undefined && session !== undefined) {
+    throw new HoldfastError("invalid_request", "nothing belongs to a job and to a session");
+  }
   const kinds = kind === undefined ? [] : [kind].flat();
-  return { kinds, root: job ?? null };
+  return { kinds, root: job ?? session ?? null };
 }
 
 /** Catches up from the log, then goes on with the tenant's feed. */
