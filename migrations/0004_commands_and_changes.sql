@@ -148,7 +148,7 @@ create table holdfast.publication_outbox (
   session_id uuid not null,
   ordinal bigint not null,
   destination text not null constraint publication_outbox_destination check (length(destination) between 1 and 255),
-  payload jsonb not null constraint publication_outbox_bound check (pg_column_size(payload) <= 262144),
+  payload jsonb not null constraint publication_outbox_bound check (pg_column_size(payload) <= 1048576),
   created_at timestamptz not null default holdfast.ledger_now(),
   resource_version bigint not null default 1,
   state text not null default 'pending' constraint publication_outbox_state check (state in ('pending', 'delivered', 'dead')),

@@ -44,14 +44,15 @@ create table holdfast.activations (
   output_lines integer not null default 0,
   output_bytes bigint not null default 0,
   output_rest bytea not null default '' constraint activations_output_rest check (octet_length(output_rest) <= 131072),
-  output_fault text constraint activations_output_fault check (length(output_fault) <= 1000),
+  output_fault_code text constraint activations_output_fault_code check (length(output_fault_code) <= 63),
+  output_fault text constraint activations_output_fault check (length(output_fault) <= 1000 and (output_fault is null) = (output_fault_code is null)),
   output_done boolean not null default false,
   -- Over all runs, so that no two events of an activation have one number.
   events bigint not null default 0 constraint activations_events check (events >= 0),
   -- What the agent said at the end of the present run.
   proposed_by uuid,
   candidate_sha256 text constraint activations_candidate check (candidate_sha256 ~ '^[0-9a-f]{64}$'),
-  reply jsonb constraint activations_reply check (pg_column_size(reply) <= 131072),
+  reply jsonb constraint activations_reply check (pg_column_size(reply) <= 524288),
   required_action jsonb constraint activations_required_action check (
     jsonb_typeof(required_action) = 'object' and pg_column_size(required_action) <= 8192
     and required_action ->> 'type' in ('grant_permission', 'retry_activation')),
@@ -152,7 +153,7 @@ grant update (state, resource_version, cancel_requested_at, cancel_reason, finis
 grant select on holdfast.activations to holdfast_controller, holdfast_operator, holdfast_retention;
 grant update (state, resource_version, tries, failures, started_at, retry_at, base_revision, agent_version, last_failure_code,
   last_failure_message, output_sandbox, output_read, output_stage, output_lines, output_bytes,
-  output_rest, output_fault, output_done, events, proposed_by,
+  output_rest, output_fault_code, output_fault, output_done, events, proposed_by,
   candidate_sha256, reply, required_action, finished_at, revision, failure_code, failure_message, cleaned_at)
   on holdfast.activations to holdfast_controller;
 grant update (resource_version) on holdfast.activations to holdfast_retention;

@@ -178,7 +178,7 @@ begin
     raise exception using errcode = 'HF010', message = format('the activation is %s', activation.state);
   elsif activation.cancel_requested_at is not null then
     raise exception using errcode = 'HF010', message = 'the activation was cancelled';
-  elsif activation.required_action is not null or activation.output_fault is not null then
+  elsif activation.required_action is not null or activation.output_fault_code is not null then
     raise exception using errcode = 'HF010', message = 'the activation has not proposed a checkpoint';
   elsif session.head_revision <> p_expected_head or activation.base_revision <> p_expected_head then
     raise exception using errcode = 'HF009',

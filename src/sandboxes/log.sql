@@ -35,3 +35,9 @@ select sum(o.log_bytes)::bigint as "bytes!", bool_or(o.log_truncated_at is not n
 from holdfast.sandbox_attempts s
 join holdfast.sandbox_attempts o on o.tenant_id = s.tenant_id and o.owner_kind = s.owner_kind and o.owner_id = s.owner_id
 where s.tenant_id = holdfast.current_tenant() and s.sandbox_id = :sandbox;
+
+-- What a sandbox has written, in order, after a chunk.
+-- name: readChunksAfter :many
+select seq, stream, at, body from holdfast.log_chunks
+where tenant_id = holdfast.current_tenant() and sandbox_id = :sandbox and seq > :after
+order by seq limit :limit;

@@ -113,3 +113,27 @@ from holdfast.sandbox_attempts s
 join holdfast.sandbox_attempts o on o.tenant_id = s.tenant_id and o.owner_kind = s.owner_kind and o.owner_id = s.owner_id
 where s.tenant_id = holdfast.current_tenant() and s.sandbox_id = $1`,
 );
+
+export interface ReadChunksAfterParams {
+  readonly sandbox: string;
+  readonly after: bigint;
+  readonly limit: bigint;
+}
+
+export interface ReadChunksAfterRow {
+  readonly seq: bigint;
+  readonly stream: string;
+  readonly at: Instant;
+  readonly body: string;
+}
+
+/** What a sandbox has written, in order, after a chunk. */
+export const readChunksAfter = statement<ReadChunksAfterParams, ReadChunksAfterRow, "many">(
+  "log.readChunksAfter",
+  "many",
+  ["sandbox","after","limit"],
+  ["plain","plain","plain"],
+  `select seq, stream, at, body from holdfast.log_chunks
+where tenant_id = holdfast.current_tenant() and sandbox_id = $1 and seq > $2
+order by seq limit $3`,
+);

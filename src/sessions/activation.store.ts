@@ -4,13 +4,13 @@ import { HoldfastError } from "../core/errors.ts";
 import { uuidv7 } from "../core/ids.ts";
 import type { Transaction } from "../core/postgres/transition.ts";
 import { formatInstant, type Instant } from "../core/time.ts";
-import { activationLimits } from "../wire/activation.ts";
+import { type ActivationView, activationLimits } from "../wire/activation.ts";
 import type { RequiredAction } from "../wire/agent-protocol.ts";
 import * as sql from "./activation.sql.ts";
 import { type ActivationState, decideCancellation } from "./activation.ts";
 import { assertTenantAdmits } from "./agent.sql.ts";
-import { intentOf, lockSession, makeDue, type SessionRow, sessionKind } from "./session.store.ts";
 import { assertAdmits } from "./session.ts";
+import { intentOf, lockSession, makeDue, type SessionRow, sessionKind } from "./session-row.store.ts";
 
 /** An activation as the statements of `activation.sql` give it. */
 export type ActivationRow = sql.ReadActivationRow;
@@ -210,7 +210,7 @@ async function recordChange(tx: Transaction, row: ActivationRow, operation: stri
 
 const timeOrNull = (at: Instant | null) => (at === null ? null : formatInstant(at));
 
-export function activationView(row: ActivationRow) {
+export function activationView(row: ActivationRow): ActivationView {
   const failure = (code: string | null, message: string | null) =>
     code === null ? null : { code, message: message ?? "" };
   return {
@@ -218,14 +218,14 @@ export function activationView(row: ActivationRow) {
     session_id: row.session_id,
     ordinal: Number(row.ordinal),
     state: row.state as ActivationState,
-    stimulus: row.content as Readonly<Record<string, unknown>>,
+    stimulus: row.content as ActivationView["stimulus"],
     stimulus_digest: row.content_digest,
     resource_version: String(row.resource_version),
     runs: row.tries,
     base_revision: row.base_revision === null ? null : Number(row.base_revision),
     agent_version: row.agent_version,
     // Of a run that goes on, this is what was said last and may not come true.
-    reply: row.state === "committed" ? (row.reply as Readonly<Record<string, unknown>> | null) : null,
+    reply: row.state === "committed" ? (row.reply as ActivationView["reply"]) : null,
     required_action: row.state === "waiting" ? (row.required_action as RequiredAction) : null,
     revision: row.revision === null ? null : Number(row.revision),
     failure: failure(row.failure_code, row.failure_message),

@@ -122,6 +122,8 @@ export interface Activation {
   readonly failures: number;
   readonly triesMax: number;
   readonly grace: Microseconds;
+  /** Of the run's template: where its reply goes. */
+  readonly destinations: readonly string[];
   readonly sandboxes: readonly Sandbox[];
   /** Of the present run's output: the last chunk that was read, and whether all of it was. */
   readonly output: { readonly read: bigint; readonly done: boolean; readonly fault: Failure | null };

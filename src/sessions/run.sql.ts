@@ -17,15 +17,10 @@ export interface ReadAtWorkRow {
   readonly failures: number;
   readonly base_revision: bigint | null;
   readonly agent_version: number | null;
-  readonly output_sandbox: string | null;
   readonly output_read: bigint;
-  readonly output_stage: string;
-  readonly output_lines: number;
-  readonly output_bytes: bigint;
-  readonly output_rest: Buffer;
+  readonly output_fault_code: string | null;
   readonly output_fault: string | null;
   readonly output_done: boolean;
-  readonly events: bigint;
   readonly proposed_by: string | null;
   readonly candidate_sha256: string | null;
   readonly reply: unknown;
@@ -41,8 +36,8 @@ export const readAtWork = statement<ReadAtWorkParams, ReadAtWorkRow, "maybe">(
   ["session"],
   ["plain"],
   `select a.activation_uid, a.activation_id, a.ordinal, a.state, a.cancel_requested_at is not null as "cancel_requested",
-  a.retry_at, a.tries, a.failures, a.base_revision, a.agent_version, a.output_sandbox, a.output_read, a.output_stage,
-  a.output_lines, a.output_bytes, a.output_rest, a.output_fault, a.output_done, a.events, a.proposed_by,
+  a.retry_at, a.tries, a.failures, a.base_revision, a.agent_version, a.output_read,
+  a.output_fault_code, a.output_fault, a.output_done, a.proposed_by,
   a.candidate_sha256, a.reply, a.required_action, t.template,
   c.verified_at is not null as "candidate_verified"
 from holdfast.activations a
@@ -66,10 +61,6 @@ export interface LockRunRow {
   readonly state: string;
   readonly cancel_requested: boolean;
   readonly tries: number;
-  readonly events: bigint;
-  readonly output_sandbox: string | null;
-  readonly output_read: bigint;
-  readonly base_revision: bigint | null;
 }
 
 export const lockRun = statement<LockRunParams, LockRunRow, "maybe">(
@@ -77,8 +68,7 @@ export const lockRun = statement<LockRunParams, LockRunRow, "maybe">(
   "maybe",
   ["uid"],
   ["plain"],
-  `select session_id, activation_id, state, cancel_requested_at is not null as "cancel_requested", tries, events, output_sandbox,
-  output_read, base_revision
+  `select session_id, activation_id, state, cancel_requested_at is not null as "cancel_requested", tries
 from holdfast.activations
 where tenant_id = holdfast.current_tenant() and activation_uid = $1
 for no key update`,
@@ -103,10 +93,41 @@ export const startRun = statement<StartRunParams, StartRunRow, "one">(
   `update holdfast.activations
 set state = 'running', tries = tries + 1, started_at = holdfast.ledger_now(), retry_at = null, base_revision = $1,
     agent_version = $2, output_sandbox = null, output_read = 0, output_stage = 'begun', output_lines = 0,
-    output_bytes = 0, output_rest = '', output_fault = null, output_done = false, proposed_by = null,
+    output_bytes = 0, output_rest = '', output_fault_code = null, output_fault = null, output_done = false, proposed_by = null,
     candidate_sha256 = null, reply = null, required_action = null
 where tenant_id = holdfast.current_tenant() and activation_uid = $3 and state = 'queued'
 returning tries`,
+);
+
+export interface ReadReadingParams {
+  readonly uid: string;
+}
+
+export interface ReadReadingRow {
+  readonly state: string;
+  readonly output_sandbox: string | null;
+  readonly output_read: bigint;
+  readonly output_stage: string;
+  readonly output_lines: number;
+  readonly output_bytes: bigint;
+  readonly output_rest: Buffer;
+  readonly output_done: boolean;
+  readonly proposed_by: string | null;
+  readonly candidate_sha256: string | null;
+  readonly reply: unknown;
+  readonly required_action: unknown;
+}
+
+/** How far its output is read, and what was understood of it. */
+export const readReading = statement<ReadReadingParams, ReadReadingRow, "maybe">(
+  "run.readReading",
+  "maybe",
+  ["uid"],
+  ["plain"],
+  `select state, output_sandbox, output_read, output_stage, output_lines, output_bytes, output_rest, output_done, proposed_by,
+  candidate_sha256, reply, required_action
+from holdfast.activations
+where tenant_id = holdfast.current_tenant() and activation_uid = $1`,
 );
 
 export interface RecordReadingParams {
@@ -116,9 +137,9 @@ export interface RecordReadingParams {
   readonly lines: number;
   readonly bytes: bigint;
   readonly rest: Buffer;
+  readonly fault_code: string | null;
   readonly fault: string | null;
   readonly done: boolean;
-  readonly events: bigint;
   readonly proposed_by: string | null;
   readonly candidate: string | null;
   readonly reply: unknown;
@@ -127,18 +148,48 @@ export interface RecordReadingParams {
   readonly after: bigint;
 }
 
-/** How far its output is understood, only from where the caller believed that to be. */
+/** Only from where the caller believed that to be: a replay finds it further on and changes nothing. */
 export const recordReading = statement<RecordReadingParams, never, "exec">(
   "run.recordReading",
   "exec",
-  ["sandbox","read","stage","lines","bytes","rest","fault","done","events","proposed_by","candidate","reply","required_action","uid","after"],
+  ["sandbox","read","stage","lines","bytes","rest","fault_code","fault","done","proposed_by","candidate","reply","required_action","uid","after"],
   ["plain","plain","plain","plain","plain","plain","plain","plain","plain","plain","plain","json_or_null","json_or_null","plain","plain"],
   `update holdfast.activations
 set output_sandbox = $1, output_read = $2, output_stage = $3, output_lines = $4, output_bytes = $5,
-    output_rest = $6, output_fault = $7, output_done = $8, events = events + $9, proposed_by = $10,
-    candidate_sha256 = $11, reply = $12, required_action = $13
+    output_rest = $6, output_fault_code = $7, output_fault = $8, output_done = $9,
+    proposed_by = $10, candidate_sha256 = $11, reply = $12, required_action = $13
 where tenant_id = holdfast.current_tenant() and activation_uid = $14 and state = 'running' and output_read = $15
   and not output_done`,
+);
+
+export interface AppendEventsParams {
+  readonly names: readonly string[];
+  readonly uid: string;
+  readonly datas: readonly string[];
+}
+
+/**
+ * What the agent said as it went, each a change of the activation. An event that takes more room as jsonb than a change
+ * has is kept as the text that it was.
+ */
+export const appendEvents = statement<AppendEventsParams, never, "exec">(
+  "run.appendEvents",
+  "exec",
+  ["names","uid","datas"],
+  ["plain","plain","plain"],
+  `with moved as (
+  update holdfast.activations
+  set resource_version = resource_version + cardinality($1::text[]), events = events + cardinality($1::text[])
+  where tenant_id = holdfast.current_tenant() and activation_uid = $2
+  returning session_id, activation_id, activation_uid, tries, resource_version - cardinality($1::text[]) as version,
+    events - cardinality($1::text[]) as number
+)
+insert into holdfast.resource_changes (tenant_id, kind, resource_id, root_id, resource_version, operation, body)
+select holdfast.current_tenant(), 'activation', m.activation_uid, m.session_id, m.version + e.n, 'activation.event',
+  jsonb_build_object('session_id', m.session_id, 'activation_id', m.activation_id, 'run', m.tries, 'event', m.number + e.n,
+    'name', e.name, 'data', case when pg_column_size(e.data::jsonb) <= 24576 then e.data::jsonb else to_jsonb(e.data) end)
+from moved m, unnest($1::text[], $3::text[]) with ordinality as e(name, data, n)
+order by e.n`,
 );
 
 export interface MoveActivationParams {
@@ -266,4 +317,21 @@ export const commitCheckpoint = statement<CommitCheckpointParams, CommitCheckpoi
   ["session","uid","holder","epoch","expected_head","destinations"],
   ["plain","plain","plain","plain","plain","plain"],
   `select holdfast.commit_checkpoint($1, $2, $3, $4, $5, $6::text[]) as "revision"`,
+);
+
+export interface ReadRunTemplateParams {
+  readonly uid: string;
+}
+
+export interface ReadRunTemplateRow {
+  readonly agent_version: number | null;
+}
+
+export const readRunTemplate = statement<ReadRunTemplateParams, ReadRunTemplateRow, "maybe">(
+  "run.readRunTemplate",
+  "maybe",
+  ["uid"],
+  ["plain"],
+  `select agent_version from holdfast.activations
+where tenant_id = holdfast.current_tenant() and activation_uid = $1`,
 );

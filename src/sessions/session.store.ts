@@ -1,23 +1,29 @@
-import { appendChange } from "../core/change.sql.ts";
 import { HoldfastError } from "../core/errors.ts";
 import { uuidv7 } from "../core/ids.ts";
 import { type Labels, labelFaults, mergeLabels, refuseFaults, sameLabels } from "../core/labels.ts";
-import { lockLease } from "../core/lease.sql.ts";
-import type { LeaseKind } from "../core/lease.ts";
 import type { Transaction } from "../core/postgres/transition.ts";
-import { formatInstant, type Instant } from "../core/time.ts";
+import type { Instant } from "../core/time.ts";
 import { cancelUnfinished, resumeWaiting } from "./activation.store.ts";
 import { assertTenantAdmits, keepAgent } from "./agent.sql.ts";
 import { getAgentByName, getTemplate, type Precondition } from "./agent.store.ts";
 import { forkRevision, setFirstHead } from "./bundle-revision.sql.ts";
 import * as sql from "./session.sql.ts";
 import { mayObserve, type ObservedState, type SessionIntent } from "./session.ts";
+import {
+  findSession,
+  getSession,
+  intentOf,
+  labelsOf,
+  lockSession,
+  makeDue,
+  observedOf,
+  recordSessionChange,
+  type SessionRow,
+  sessionKind,
+} from "./session-row.store.ts";
 
-/** A session as the statements of `session.sql` give it. */
-export type SessionRow = sql.ReadSessionRow;
+export { getSession, type SessionRow, sessionView } from "./session-row.store.ts";
 
-/** The lease of a session: its holder is the one controller that may drive it. */
-export const sessionKind = "session";
 export const permissionsMax = 64;
 
 export interface NewSession {
@@ -54,27 +60,7 @@ export async function createSession(tx: Transaction, create: NewSession): Promis
   }
   await makeDue(tx, sessionKind, session, runtime);
   const row = await getSession(tx, session);
-  await recordChange(tx, row, "session.created");
-  return row;
-}
-
-export function getSession(tx: Transaction, session: string): Promise<SessionRow> {
-  return findSession(tx, session, sql.readSession);
-}
-
-/** Its lease first, so that no controller decides anything about it meanwhile, and then its row. */
-export async function lockSession(tx: Transaction, session: string): Promise<SessionRow> {
-  await tx.run(lockLease, { kind: sessionKind, resource: session });
-  return findSession(tx, session, sql.lockSession);
-}
-
-async function findSession(
-  tx: Transaction,
-  session: string,
-  look: typeof sql.readSession | typeof sql.lockSession,
-): Promise<SessionRow> {
-  const row = await tx.run(look, { session });
-  if (row === undefined) throw new HoldfastError("not_found", "there is no such session");
+  await recordSessionChange(tx, row, "session.created");
   return row;
 }
 
@@ -205,7 +191,11 @@ async function want(tx: Transaction, row: SessionRow, wanted: Wanted): Promise<S
   });
   if (renewed) await makeDue(tx, sessionKind, session, row.runtime);
   const changed = await getSession(tx, session);
-  await recordChange(tx, changed, desired === "deleted" ? "session.deletion_requested" : "session.patched");
+  await recordSessionChange(
+    tx,
+    changed,
+    desired === "deleted" ? "session.deletion_requested" : "session.patched",
+  );
   return changed;
 }
 
@@ -225,56 +215,10 @@ export async function observeSession(
   const { generation, state } = observation;
   if (generation === row.observed_generation && state === row.observed_state) return false;
   await tx.run(sql.observeSession, { session: row.session_id, generation, state });
-  await recordChange(tx, await getSession(tx, row.session_id), `session.${state}`);
+  await recordSessionChange(tx, await getSession(tx, row.session_id), `session.${state}`);
   return true;
-}
-
-/** Something is to be done. Part of the transition that says what. */
-export async function makeDue(
-  tx: Transaction,
-  kind: LeaseKind,
-  resource: string,
-  queue: string,
-): Promise<void> {
-  await tx.run(sql.makeDue, { kind, resource, queue, now: tx.now });
 }
 
 function assertNotDeleted(row: SessionRow): void {
   if (row.desired_state === "deleted") throw new HoldfastError("conflict", "the session is deleted");
-}
-
-// A check constraint holds the columns to these; labels were validated when they were written.
-export const intentOf = (row: Pick<SessionRow, "desired_state">) => row.desired_state as SessionIntent;
-const observedOf = (row: SessionRow) => row.observed_state as ObservedState;
-const labelsOf = (row: SessionRow) => row.labels as Labels;
-
-async function recordChange(tx: Transaction, row: SessionRow, operation: string): Promise<void> {
-  await tx.run(appendChange, {
-    kind: "session",
-    resource: row.session_id,
-    root: row.session_id,
-    version: row.resource_version,
-    operation,
-    body: sessionView(row),
-  });
-}
-
-export function sessionView(row: SessionRow) {
-  return {
-    id: row.session_id,
-    agent_id: row.agent_id,
-    agent: row.agent_name,
-    agent_version: row.agent_version,
-    labels: { ...labelsOf(row) },
-    desired_state: intentOf(row),
-    permissions: row.permissions,
-    generation: String(row.generation),
-    observed_generation: String(row.observed_generation),
-    state: observedOf(row),
-    head_revision: Number(row.head_revision),
-    resource_version: String(row.resource_version),
-    created_at: formatInstant(row.created_at),
-    updated_at: formatInstant(row.updated_at),
-    deleted_at: row.deleted_at === null ? null : formatInstant(row.deleted_at),
-  };
 }
