@@ -94,6 +94,29 @@ export const bytesOf = (records: readonly LogRecord[], stream?: LogRecord["strea
     records.filter((item) => stream === undefined || item.stream === stream).map((item) => item.bytes),
   );
 
+/** A pod that runs a shell script, under epoch 1. */
+export function podRequest(name: string, installation: string, script: string): PrepareRequest {
+  const spec = {
+    command: ["/bin/sh", "-c", script],
+    env: {},
+    secrets: {},
+    image: "registry.test/shell:1",
+    grace: seconds(1),
+    limits: { cpuMillicores: 100, memoryBytes: 64 << 20, diskBytes: 64 << 20 },
+  };
+  return {
+    name,
+    installation,
+    tenant: brandId<TenantId>("acme"),
+    sandbox: brandId<SandboxId>(randomUUID()),
+    spec,
+    specDigest: digestOf(spec),
+    epoch: 1n,
+    privateEnv: {},
+    holdLimit: minute,
+  };
+}
+
 /** Every runtime passes this suite: processes, Kubernetes, a sandbox service. */
 export function runtimeConformance(
   name: string,

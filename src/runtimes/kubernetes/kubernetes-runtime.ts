@@ -28,7 +28,7 @@ import {
 } from "./pod-manifest.ts";
 import { annotations, epochOf, hasNode, isDeleting, isHeld, labels, time } from "./pod-marks.ts";
 import { fencePatch, finalizerPatch, lowerPatch, releasePatch, stopPatch } from "./pod-patches.ts";
-import { proofOf } from "./proof.ts";
+import { nodeIsSilent, proofOf } from "./proof.ts";
 import { refusalOfCreate, requireReleasable } from "./refusals.ts";
 import type { SeenCall } from "./request.ts";
 import { nextStep, type Step } from "./upkeep.ts";
@@ -158,7 +158,7 @@ class KubernetesRuntime implements Runtime {
       if (seen === null || seen.pod.metadata.uid !== ref.uid) return { state: "absent" };
       await this.#keep(seen, signal);
       const observation = observationOf(seen.pod);
-      if (observation.state !== "unproven" || !this.#readNodes || !hasNode(seen.pod)) return observation;
+      if (observation.state !== "unproven" || !this.#readNodes || !nodeIsSilent(seen.pod)) return observation;
       const words = await nodeWords(this.#api, seen.pod.spec.nodeName ?? "", signal);
       return { state: "unproven", reason: `${observation.reason}; ${words}` };
     } catch (error) {

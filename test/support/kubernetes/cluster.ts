@@ -139,6 +139,17 @@ export class Cluster {
     }
   }
 
+  #node(name: string): object {
+    const details = { name, kind: "nodes" };
+    if (this.nodes === null) {
+      const words = `nodes "${name}" is forbidden: User "system:serviceaccount:default:test" cannot get resource "nodes" in API group "" at the cluster scope`;
+      throw new StatusError(403, "Forbidden", words, details);
+    }
+    const node = this.nodes.get(name);
+    if (node === undefined) throw new StatusError(404, "NotFound", `nodes "${name}" not found`, details);
+    return node;
+  }
+
   #find(path: string, name: string): PodObject | undefined {
     const [, namespace = ""] = /\/namespaces\/([^/]+)\//.exec(path) ?? [];
     return this.store.all(namespace).find(({ metadata }) => metadata.name === name);
@@ -162,6 +173,11 @@ export class Cluster {
     response: ServerResponse,
     lost: boolean,
   ): Promise<void> {
+    const node = /^\/api\/v1\/nodes\/([^/]+)$/.exec(seen.path)?.[1];
+    if (node !== undefined && seen.method === "GET") {
+      sendJson(response, 200, this.#node(node));
+      return;
+    }
     const match = /^\/api\/v1\/namespaces\/([^/]+)\/pods(?:\/([^/]+))?(\/log)?$/.exec(seen.path);
     if (match === null) {
       response.writeHead(404, { "content-type": "text/plain" }).end("404 page not found\n");
