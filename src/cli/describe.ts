@@ -12,6 +12,7 @@ import {
   stateColor,
   stateWords,
 } from "./job-words.ts";
+import { spelled } from "./program-name.ts";
 import type { Colors } from "./terminal.ts";
 import { age, between, elapsed, instantText } from "./time-text.ts";
 import { visible } from "./visible.ts";
@@ -158,7 +159,9 @@ function sandboxLines(sandbox: SandboxView, colors: Colors): string[] {
     const what = `Its stop has not been proven since ${instantText(since)}: ${visible(reason)}.`;
     const then =
       sandbox.overridden_by === null
-        ? "Its slot stays taken until it is. `holdfast confirm-stopped` takes an operator's word for it."
+        ? spelled(
+            "Its slot stays taken until it is. `holdfast confirm-stopped` takes an operator's word for it.",
+          )
         : `Principal ${sandbox.overridden_by} declared that it has stopped.`;
     lines.push(`      ${colors.yellow(`${what} ${then}`)}`);
   }

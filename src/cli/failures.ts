@@ -1,7 +1,8 @@
 import { ApiError } from "../client/client.ts";
-import { errorCatalogue, isErrorCode } from "../wire/errors.ts";
+import { type ErrorCode, errorCatalogue, isErrorCode } from "../wire/errors.ts";
 import { type ExitCode, exitCodeOf, exitCodes } from "../wire/exit-codes.ts";
 import { type FieldError, HoldfastError } from "../wire/holdfast-error.ts";
+import { spelled } from "./program-name.ts";
 import type { Colors } from "./terminal.ts";
 import { visible } from "./visible.ts";
 
@@ -55,22 +56,41 @@ export interface Failure {
 export function failureOf(error: unknown): Failure {
   if (error instanceof FileError) return { ...failureOf(error.refused), next: null };
   if (error instanceof UsageError) {
-    return failure("usage", error.message, error.next, exitCodes.usage);
+    const next = error.next === null ? null : spelled(error.next);
+    return failure("usage", error.message, next, exitCodes.usage);
   }
   if (error instanceof HoldfastError) {
     return { ...known(error.code, error.detail), errors: error.fields };
   }
   if (error instanceof ApiError) {
-    const { code, detail, errors, requestId } = error;
-    return { ...known(code, detail), errors, request_id: requestId };
+    const { code, detail, errors, requestId, retryAfterSeconds } = error;
+    return { ...known(code, detail, retryAfterSeconds), errors, request_id: requestId };
   }
   const detail = error instanceof Error ? error.message : String(error);
   return failure("internal", detail, null, exitCodes.failure);
 }
 
-function known(code: string, detail: string): Failure {
+function known(code: string, detail: string, retryAfterSeconds: number | null = null): Failure {
   if (!isErrorCode(code)) return failure(code, detail, null, exitCodes.failure);
-  return failure(code, detail, errorCatalogue[code].next, exitCodeOf(code));
+  const next = spelled(nextHere(retryAfterSeconds)[code] ?? errorCatalogue[code].next);
+  return failure(code, detail, next, exitCodeOf(code));
+}
+
+/** The catalogue speaks to whoever sends HTTP requests; these are the same for whoever types commands. */
+function nextHere(retryAfterSeconds: number | null): Partial<Record<ErrorCode, string>> {
+  const again = `Try again in ${Math.ceil(retryAfterSeconds ?? 5)} seconds.`;
+  return {
+    unauthenticated: "Give a token that is neither expired nor revoked: HOLDFAST_TOKEN or --token-file.",
+    unavailable: again,
+    too_many_requests: again,
+    too_many_streams: `End what follows or watches elsewhere. ${again}`,
+    queue_full: `Jobs leave the queue when slots come free. ${again}`,
+    request_timeout: "Try again.",
+    precondition_failed: "Somebody else changed it meanwhile: look at it again and repeat the command.",
+    invalid_idempotency_key: "Give --idempotency-key 1 to 255 visible ASCII characters without spaces.",
+    idempotency_conflict: "Give another --idempotency-key: this one was used for another job.",
+    payload_too_large: "Make the file smaller.",
+  };
 }
 
 function failure(code: string, detail: string, next: string | null, exit_code: ExitCode): Failure {

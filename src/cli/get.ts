@@ -3,6 +3,7 @@ import type { JobState, JobView } from "../wire/job.ts";
 import { type CommandContext, clientOf, printValue, type ServerFlags } from "./context.ts";
 import { jobIdOf } from "./job-id.ts";
 import { stateColor } from "./job-words.ts";
+import { spelled } from "./program-name.ts";
 import { tableText } from "./table.ts";
 import { age } from "./time-text.ts";
 import { watchChanges } from "./watch-changes.ts";
@@ -57,13 +58,20 @@ function fits(job: JobView, { state, label, name }: GetFlags): boolean {
   return Object.entries(label).every(([key, value]) => job.labels[key] === value);
 }
 
+const noJobs = spelled("no jobs; `holdfast run FILE` submits one\n");
+
+function filtered({ state, name, label }: GetFlags): boolean {
+  return state !== undefined || name !== undefined || Object.keys(label).length > 0;
+}
+
 async function print(
   context: CommandContext,
-  { output, watch }: GetFlags,
+  flags: GetFlags,
   jobs: readonly JobView[],
   single: boolean,
 ): Promise<void> {
   const { terminal, now } = context;
+  const { output, watch } = flags;
   switch (output) {
     case "json":
       if (watch === true) {
@@ -78,7 +86,7 @@ async function print(
     case undefined:
       break;
   }
-  if (jobs.length === 0) return terminal.err("no jobs; `holdfast run FILE` submits one\n");
+  if (jobs.length === 0) return terminal.err(filtered(flags) ? "no job fits\n" : noJobs);
   const rows = jobs.map((job) => [
     job.id,
     job.name,

@@ -98,6 +98,22 @@ function readingCommands(program: Command, context: CommandContext): void {
       (await import("./get.ts")).getJobs(context, ids, at(program, flags)),
     );
 
+  serverCommand(
+    get,
+    "commands",
+    "the audit: who asked for what, when, and what came of it",
+    ["text", "json", "yaml"],
+    [
+      ["holdfast get commands --target /v1/jobs/ID", "what was done to one job"],
+      ["holdfast get commands --principal ci -o json", "what one caller did, for programs"],
+    ],
+  )
+    .option("--principal <name>", "by this caller")
+    .option("--operation <name>", "of this operation, such as jobs.submit")
+    .option("--target <path>", "about this resource, by its path")
+    .addOption(numberFlag("--limit <number>", "at most so many", 1, 100_000).default(50))
+    .action(async (flags) => (await import("./get-commands.ts")).getCommands(context, at(program, flags)));
+
   const describe = program.command("describe").description("all about one resource");
   serverCommand(
     describe,
@@ -219,7 +235,7 @@ function operatorCommands(program: Command, context: CommandContext): void {
       write: (text) => void terminal.out(text),
     }),
   );
-  lazyCommand(program, "token", "make and revoke the tokens of a tenant", async () =>
+  lazyCommand(program, "token", "make, list, rotate and revoke the tokens of a tenant", async () =>
     (await import("./token.ts")).tokenCommand(context),
   );
   lazyCommand(program, "gateway", "serve the public API", async () =>

@@ -8,6 +8,7 @@ import { followJob } from "./follow.ts";
 import { Interrupted, onInterrupt } from "./interrupt.ts";
 import { readJob } from "./job-source.ts";
 import { jsonPresenter, livePresenter, type Presenter, plainPresenter } from "./presenters.ts";
+import { programName } from "./program-name.ts";
 
 export interface RunFlags extends ServerFlags {
   readonly label: Readonly<Record<string, string>>;
@@ -42,7 +43,7 @@ export async function run(context: CommandContext, file: string, flags: RunFlags
 async function printSubmitted({ terminal }: CommandContext, flags: RunFlags, job: JobView): Promise<void> {
   if (flags.output === "json") return terminal.out(`${JSON.stringify(job, null, 2)}\n`);
   await terminal.out(`${job.id}\n`);
-  if (terminal.live) await terminal.err(`follow it with: holdfast logs -f ${job.id}\n`);
+  if (terminal.live) await terminal.err(`follow it with: ${programName} logs -f ${job.id}\n`);
 }
 
 async function follow(
@@ -62,7 +63,7 @@ async function follow(
     await presenter.close();
     if (!(error instanceof Interrupted)) throw error;
     await context.terminal.err(
-      `Detached: the job goes on.\n  follow:  holdfast logs -f ${job.id}\n  cancel:  holdfast cancel ${job.id}\n`,
+      `Detached: the job goes on.\n  follow:  ${programName} logs -f ${job.id}\n  cancel:  ${programName} cancel ${job.id}\n`,
     );
     return exitCodes.interrupted;
   }

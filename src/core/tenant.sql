@@ -3,6 +3,9 @@
 -- name: insertTenant :exec
 insert into holdfast.tenants (tenant_id) values (:tenant);
 
+-- name: tenantExists :one
+select exists (select from holdfast.tenants where tenant_id = :tenant) as "known!";
+
 -- name: insertPrincipal :exec
 insert into holdfast.principals (tenant_id, principal_id, name)
 values (holdfast.current_tenant(), :principal, :name);

@@ -14,6 +14,22 @@ export const insertTenant = statement<InsertTenantParams, never, "exec">(
   `insert into holdfast.tenants (tenant_id) values ($1)`,
 );
 
+export interface TenantExistsParams {
+  readonly tenant: string;
+}
+
+export interface TenantExistsRow {
+  readonly known: boolean;
+}
+
+export const tenantExists = statement<TenantExistsParams, TenantExistsRow, "one">(
+  "tenant.tenantExists",
+  "one",
+  ["tenant"],
+  ["plain"],
+  `select exists (select from holdfast.tenants where tenant_id = $1) as "known"`,
+);
+
 export interface InsertPrincipalParams {
   readonly principal: string;
   readonly name: string;

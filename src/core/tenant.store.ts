@@ -11,6 +11,7 @@ import {
   readPrincipalByName,
   readToken,
   revokeToken as revokeTokenRow,
+  tenantExists,
 } from "./tenant.sql.ts";
 import { type GrantedScope, hashToken, isGrantedScope, mintToken } from "./tenant.ts";
 import { type Instant, instant, type Microseconds, microseconds, seconds } from "./time.ts";
@@ -28,6 +29,13 @@ export async function createTenant(db: Database, id: string): Promise<TenantId> 
     tx.run(insertTenant, { tenant: id }),
   );
   return id;
+}
+
+export function isTenant(db: Database, tenant: TenantId): Promise<boolean> {
+  return view(db, { role: "operator", tenant: null, name: "isTenant" }, async (tx) => {
+    const { known } = await tx.run(tenantExists, { tenant });
+    return known;
+  });
 }
 
 /** `conflict` when the tenant has one of this name. */

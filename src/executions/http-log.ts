@@ -1,12 +1,14 @@
 import { Type } from "typebox";
 import type { BlobStore } from "../core/blob.port.ts";
+import { HoldfastError } from "../core/errors.ts";
 import { brandId, type JobId } from "../core/ids.ts";
-import type { Database } from "../core/postgres/transition.ts";
+import { type Database, view } from "../core/postgres/transition.ts";
 import { type Gateway, type GatewayServer, principalOf } from "../http/gateway.ts";
 import { problems } from "../http/openapi.ts";
 import { type LiveResponse, openStream } from "../http/stream.ts";
 import { openWaker } from "../http/waker.ts";
 import { LogLine, PhaseName, Uuid } from "../wire/job.ts";
+import { getJobSpec } from "./job.store.ts";
 import { type LogRequest, readLog, resolveSince } from "./job-log.store.ts";
 import { behindAttempt, compareLogPlaces, decodeLogCursor, type LogPlace } from "./job-log.ts";
 import { openArchivedLines, placeOfTail } from "./job-log-archive.ts";
@@ -19,7 +21,9 @@ const LogQuery = Type.Object(
     /** The cursor of the last line that was read. */
     after: Type.Optional(Type.String({ minLength: 1, maxLength: 255 })),
     /** At most so many lines; go on with `after`. */
-    limit: Type.Optional(Type.String({ pattern: "^[1-9][0-9]{0,6}$", description: "a whole number from 1 to 9999999" })),
+    limit: Type.Optional(
+      Type.String({ pattern: "^[1-9][0-9]{0,6}$", description: "a whole number from 1 to 9999999" }),
+    ),
     /** Nothing older: a duration (`10m`: so long ago) or an instant (RFC 3339). */
     since: Type.Optional(Type.String({ minLength: 2, maxLength: 64 })),
     /** Only the last so many of the lines that are stored now; followed, also what comes after them. */
@@ -57,6 +61,7 @@ export function logRoute(server: GatewayServer, gateway: Gateway, blobs: BlobSto
         since: query.since === undefined ? null : await resolveSince(gateway.db, tenant, query.since),
         follow: query.follow === "true",
       };
+      if (asked.phase !== null) await assertPhase(gateway.db, asked, asked.phase);
       const gone = new AbortController();
       reply.raw.once("close", () => gone.abort());
       const source = { db: gateway.db, blobs, asked, signal: gone.signal };
@@ -82,6 +87,16 @@ export function logRoute(server: GatewayServer, gateway: Gateway, blobs: BlobSto
       return reply;
     },
   );
+}
+
+/** A name that the job has no phase of would be followed in vain. */
+async function assertPhase(db: Database, { tenant, job }: LogRequest, phase: string): Promise<void> {
+  const { spec } = await view(db, { role: "gateway", tenant, name: "read phases" }, (tx) =>
+    getJobSpec(tx, job),
+  );
+  const names = spec.phases.map(({ name }) => name);
+  if (names.includes(phase)) return;
+  throw new HoldfastError("not_found", `the job has no phase ${phase}; it has ${names.join(", ")}`);
 }
 
 interface Source {

@@ -24,7 +24,7 @@ export function doctorRoute(examine: (tenant: TenantId | null) => Promise<Doctor
           summary: "Whether everything that is always true of this store is true",
           tags: ["server"],
           querystring: DoctorQuery,
-          response: { 200: DoctorReport, ...problems(400, 401, 403) },
+          response: { 200: DoctorReport, ...problems(400, 401, 403, 404) },
         },
       },
       ({ query: { tenant } }) => examine(tenant === undefined ? null : brandId<TenantId>(tenant)),

@@ -20,6 +20,8 @@ export interface RateLimiter {
   readonly policy: RatePolicy;
   /** Takes one request of this caller's. */
   take(key: string): RateVerdict;
+  /** Callers that are counted at the moment. */
+  readonly kept: number;
 }
 
 /**
@@ -43,6 +45,9 @@ export function rateLimiter(
 
   return {
     policy,
+    get kept() {
+      return buckets.size;
+    },
     take(key) {
       const known = buckets.get(key);
       const at = now();

@@ -1,3 +1,4 @@
+import { HoldfastError } from "../core/errors.ts";
 import { readNeglected, readServerHealth } from "../core/health.store.ts";
 import { attentionOf } from "../core/health.ts";
 import type { TenantId } from "../core/ids.ts";
@@ -8,6 +9,7 @@ import { kernelInvariants } from "../core/invariants.ts";
 import type { Database } from "../core/postgres/transition.ts";
 import { checkCompatibility } from "../core/schema/compatibility.ts";
 import { supportedSchema } from "../core/schema/version.ts";
+import { isTenant } from "../core/tenant.store.ts";
 import { formatInstant, type Instant, seconds } from "../core/time.ts";
 import { executionInvariants } from "../executions/invariants.ts";
 import { sandboxInvariants } from "../sandboxes/invariants.ts";
@@ -33,6 +35,9 @@ export async function examine(
 ): Promise<DoctorReport> {
   const facts = await checkCompatibility(db.pools.of("operator"), { purpose: "read" });
   const own: Database = { ...db, deploymentEpoch: facts.deploymentEpoch };
+  if (tenant !== null && !(await isTenant(own, tenant))) {
+    throw new HoldfastError("not_found", `there is no tenant ${tenant}`);
+  }
   const broken = await findViolations(own, allInvariants, { tenant, limit: findingsOfACheckMax });
   const { now, snapshots, tables } = await readServerHealth(own);
   const processes = await liveIncarnations(own, aliveWithin);

@@ -71,6 +71,9 @@ test("doctor: what is wrong is named, with where and what to do, and the exit co
     );
     const other = await onDatabase("--tenant", tenantB);
     assert.equal(other.code, exitCodes.ok, "nothing of that tenant is broken");
+    const nobody = await onDatabase("--tenant", "nosuch");
+    assert.deepEqual([nobody.code, nobody.stdout], [exitCodes.not_found, ""]);
+    assert.match(nobody.stderr, /there is no tenant nosuch/);
   } finally {
     await bench.kernel.ask("insert into holdfast.leases select * from public.kept");
   }

@@ -143,3 +143,22 @@ test("G14: commands on the same rows in crossed order are all applied, each once
     assert.equal(Object.keys(labels).length, 6);
   }
 });
+
+test("G4: If-None-Match: * lets a creation through, and stops what would change something that is there", async () => {
+  const headers = { "if-none-match": "*" };
+  const created = await bench.call(bench.a, "POST", "/v1/jobs", { body: submission(), headers });
+  assert.equal(created.status, 201, created.text);
+  const job = created.json<JobView>();
+  const path = `/v1/jobs/${job.id}`;
+  for (const [method, at, body] of [
+    ["PATCH", path, { priority: 1 }],
+    ["POST", `${path}:cancel`, {}],
+  ] as const) {
+    const reply = await bench.call(bench.a, method, at, { body, headers, ifMatch: "*" });
+    assert.deepEqual([reply.status, reply.problem().code], [412, "precondition_failed"], reply.text);
+  }
+  assert.deepEqual((await bench.call(bench.a, "GET", path)).json(), job);
+  const tag = { "if-none-match": '"1"' };
+  const unclear = await bench.call(bench.a, "POST", "/v1/jobs", { body: submission(), headers: tag });
+  assert.deepEqual([unclear.status, unclear.problem().code], [400, "invalid_request"]);
+});

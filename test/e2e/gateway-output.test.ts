@@ -6,7 +6,7 @@ import { Readable } from "node:stream";
 import { after, test } from "node:test";
 import { type BlobContent, BlobRefusal, type BlobStore } from "../../src/core/blob.port.ts";
 import { assertOutsideTransition } from "../../src/core/outside.ts";
-import type { AttemptView, LogLine } from "../../src/wire/job.ts";
+import type { AttemptView, JobView, LogLine } from "../../src/wire/job.ts";
 import {
   finishAttempt,
   insertArtifact,
@@ -14,7 +14,7 @@ import {
   insertChunk,
   settleLog,
 } from "../support/attempt-rows.ts";
-import { noBlobs, openBench } from "../support/gateway.ts";
+import { noBlobs, openBench, submission } from "../support/gateway.ts";
 import { tenantA } from "../support/kernel.ts";
 import { until } from "../support/until.ts";
 
@@ -71,7 +71,11 @@ async function follow(id: string, query = "") {
 }
 
 test("E19: output is read in the order of attempts, phases and chunks, a line at a time, from any line on", async () => {
-  const job = await bench.submit();
+  const phases = ["fetch", "build"].map((name) => ({ name, kind: "compile" as const, command: ["true"] }));
+  const submitted = await bench.call(bench.a, "POST", "/v1/jobs", {
+    body: { ...submission(), spec: { phases } },
+  });
+  const job = submitted.json<JobView>();
   const first = await insertAttempt(kernel, tenantA, job.id, 1, ["fetch", "build"]);
   const [fetch = "", build = ""] = first.sandboxes;
   // Stored out of order: what counts is where it belongs.
@@ -199,4 +203,11 @@ test("E20: an artifact comes as it was published, and after its removal is gone"
   await kernel.ask("update holdfast.artifacts set removed_at = now()");
   const gone = await bench.call(bench.a, "GET", path);
   assert.deepEqual([gone.status, gone.problem().code], [410, "gone"]);
+});
+
+test("output of a phase that the job doesn't have is a 404 that names those it has", async () => {
+  const job = await bench.submit();
+  const reply = await bench.call(bench.a, "GET", `/v1/jobs/${job.id}/logs?phase=nope`);
+  assert.deepEqual([reply.status, reply.problem().code], [404, "not_found"]);
+  assert.match(reply.problem().detail, /no phase nope; it has compile/);
 });

@@ -66,6 +66,16 @@ test("G11: headers over the limit are refused with 431", async () => {
   assert.equal(codeIn(answer), "headers_too_large");
 });
 
+test("G11: more header lines than are taken are refused, none of them is dropped in silence", async () => {
+  const lines = (count: number) => Array.from({ length: count }, (_, n) => `X-${n}: 1\r\n`).join("");
+  const body = JSON.stringify(submission());
+  const end = `Content-Type: application/json\r\nContent-Length: ${body.length}\r\nConnection: close\r\n`;
+  const answer = await raw(head(`${lines(1_500)}${end}`), body);
+  assert.match(answer, /^HTTP\/1\.1 431 /);
+  assert.equal(codeIn(answer), "headers_too_large");
+  assert.match(await raw(head(`${lines(90)}${end}`), body), /^HTTP\/1\.1 201 /);
+});
+
 test("G11: what is no HTTP gets a problem document too", async () => {
   const answer = await raw("NONSENSE\r\n\r\n");
   assert.match(answer, /^HTTP\/1\.1 400 [\s\S]*application\/problem\+json/);
@@ -74,7 +84,11 @@ test("G11: what is no HTTP gets a problem document too", async () => {
 
 test("G11: invalid UTF-8, duplicate names, depth and lossy numbers are refused with their place", async () => {
   const bodies: readonly (readonly [string | Uint8Array, RegExp])[] = [
-    [Buffer.from([0x7b, 0x22, 0xff, 0x22, 0x3a, 0x31, 0x7d]), /UTF-8/],
+    [Buffer.from([0x7b, 0x22, 0xff, 0x22, 0x3a, 0x31, 0x7d]), /line 1, column 3: byte 3 of the body.*UTF-8/],
+    [
+      Buffer.from('{"metadata":\n{"name": "caf\xe9"}}', "latin1"),
+      /line 2, column 14.*"pointer":"\/metadata\/name"/,
+    ],
     ['{"kind": "Job",\n "kind": "Job"}', /line 2, column 2/],
     ["[".repeat(50), /levels/],
     ['{"metadata": {"priority": 9007199254740993}}', /2\^53/],
