@@ -7,6 +7,7 @@ import { seconds } from "../../src/core/time.ts";
 import { controllerKinds, openController } from "../../src/main/controller.ts";
 import { type Foundation, openFoundation } from "../../src/main/process.ts";
 import { kubernetesRuntime } from "../../src/runtimes/kubernetes/kubernetes-runtime.ts";
+import { openSandboxRuntime } from "../../src/runtimes/opensandbox/opensandbox-runtime.ts";
 import { processRuntime } from "../../src/runtimes/process/process-runtime.ts";
 import { type Moments, observedBlobs, observedDatabase, observedRuntime } from "./moments.ts";
 
@@ -27,7 +28,8 @@ export interface SharedStore {
 /** What executions run as: processes of this host, or pods of whoever answers there. */
 export type Place =
   | { readonly kind: "process" }
-  | { readonly kind: "kubernetes"; readonly server: string; readonly namespace: string };
+  | { readonly kind: "kubernetes"; readonly server: string; readonly namespace: string }
+  | { readonly kind: "opensandbox"; readonly url: string };
 
 export interface ControllerHost {
   readonly foundation: Foundation;
@@ -41,6 +43,14 @@ export function runtimeOf({ directory, installation, place }: SharedStore): Runt
       directory: join(directory, "sandboxes"),
       installation,
       secretsDirectory: join(directory, "secrets"),
+    });
+  }
+  if (place.kind === "opensandbox") {
+    return openSandboxRuntime({
+      connection: { url: place.url, apiKey: null, useServerProxy: true },
+      installation,
+      secretsDirectory: join(directory, "secrets"),
+      sandboxes: { image: "registry.test/shell:1" },
     });
   }
   const { server, namespace } = place;

@@ -19,6 +19,12 @@ interface TableEntry {
 /** How a stream is cut off, as when a proxy or a node goes away in the middle. */
 export type Cut = "before completion" | "after completion";
 
+export interface StreamEnd {
+  readonly cut: Cut | null;
+  /** Asked before the last event is sent. False: it never is. */
+  readonly ready: () => Promise<boolean>;
+}
+
 interface CommandBody {
   readonly command?: unknown;
   readonly cwd?: string;
@@ -71,7 +77,7 @@ export class ExecDaemon {
     token: string | undefined,
     body: string,
     response: ServerResponse,
-    cut: Cut | null,
+    end: StreamEnd,
   ): void {
     if (!this.up) throw new Refused(502, "Bad Gateway");
     if (this.token !== null && token !== this.token)
@@ -79,14 +85,14 @@ export class ExecDaemon {
     const { method, path, query } = request;
     const status = /^\/command\/status\/([^/]+)$/.exec(path);
     const logs = /^\/command\/([^/]+)\/logs$/.exec(path);
-    if (method === "POST" && path === "/command") this.#run(JSON.parse(body), response, cut);
+    if (method === "POST" && path === "/command") this.#run(JSON.parse(body), response, end);
     else if (method === "DELETE" && path === "/command") this.#interrupt(query.get("id") ?? "", response);
     else if (method === "GET" && status !== null) this.#status(status[1] ?? "", response);
     else if (method === "GET" && logs !== null) this.#logs(logs[1] ?? "", query, response);
     else throw new Refused(404, "404 page not found");
   }
 
-  #run(body: CommandBody, response: ServerResponse, cut: Cut | null): void {
+  #run(body: CommandBody, response: ServerResponse, end: StreamEnd): void {
     if (typeof body.command !== "string" || body.command === "") {
       throw serviceError(
         400,
@@ -128,7 +134,7 @@ export class ExecDaemon {
       entry.finishedAt = new Date();
     });
     response.writeHead(200, { "content-type": "text/event-stream", "cache-control": "no-cache" });
-    this.#stream(id, entry, background ? [] : paths, response, cut);
+    this.#stream(id, entry, background ? [] : paths, response, end);
   }
 
   /** Bare JSON and a blank line: no `data:`. A client that leaves is noticed by nobody. */
@@ -137,25 +143,22 @@ export class ExecDaemon {
     entry: TableEntry,
     paths: readonly string[],
     response: ServerResponse,
-    cut: Cut | null,
+    end: StreamEnd,
   ): void {
     const send = (type: string, more: object = {}) =>
       response.write(`${JSON.stringify({ type, timestamp: Date.now(), ...more })}\n\n`);
     send("init", { text: id });
     if (paths.length === 0) {
-      if (cut !== "before completion") send("execution_complete", { execution_time: 1 });
-      if (cut === null) response.end();
-      else response.socket?.destroySoon();
+      void finish(response, end, () => send("execution_complete", { execution_time: 1 }));
       return;
     }
-    const tails = ["stdout", "stderr"].map((type, index) => ({
-      type,
-      tail: new LineTail(paths[index] ?? "", (text) => send(type, { text })),
-    }));
+    const tails = ["stdout", "stderr"].map(
+      (type, index) => new LineTail(paths[index] ?? "", (text) => send(type, { text })),
+    );
     let pinged = Date.now();
     const timer = setInterval(() => {
       const over = !entry.running;
-      for (const { tail } of tails) tail.read(over);
+      for (const tail of tails) tail.read(over);
       if (Date.now() - pinged >= pingMs) {
         send("ping", { text: "pong" });
         pinged = Date.now();
@@ -163,17 +166,12 @@ export class ExecDaemon {
       if (!over) return;
       clearInterval(timer);
       for (const path of paths) rmSync(path, { force: true });
-      if (cut !== "before completion") {
-        if (entry.exitCode === 0) send("execution_complete", { execution_time: 1 });
-        else {
-          const evalue = String(entry.exitCode);
-          send("error", {
-            error: { ename: "CommandExecError", evalue, traceback: [`exit status ${evalue}`] },
-          });
-        }
-      }
-      if (cut === null) response.end();
-      else response.socket?.destroySoon();
+      void finish(response, end, () => {
+        if (entry.exitCode === 0) return send("execution_complete", { execution_time: 1 });
+        const evalue = String(entry.exitCode);
+        const traceback = [`exit status ${evalue}`];
+        return send("error", { error: { ename: "CommandExecError", evalue, traceback } });
+      });
     }, tickMs);
   }
 
@@ -217,6 +215,20 @@ export class ExecDaemon {
     if (entry === undefined) throw serviceError(400, "INVALID_REQUEST", `command not found: ${id}`);
     return entry;
   }
+}
+
+async function finish(
+  response: ServerResponse,
+  { cut, ready }: StreamEnd,
+  last: () => unknown,
+): Promise<void> {
+  if (!(await ready())) {
+    response.socket?.destroy();
+    return;
+  }
+  if (cut !== "before completion") last();
+  if (cut === null) response.end();
+  else response.socket?.destroySoon();
 }
 
 function kill(child: ChildProcess): void {

@@ -2,17 +2,16 @@ import { once } from "node:events";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
+import { marks } from "../../../src/runtimes/opensandbox/marks.ts";
+import type { SeenRequest } from "../kubernetes/api-call.ts";
+import { HeldRequests } from "../kubernetes/held-requests.ts";
 import { notFound, Refused, schemaError, sendJson, sendRefusal, serviceError } from "./answer.ts";
 import { Box, type CreateInput } from "./box.ts";
 import type { Cut } from "./exec-daemon.ts";
+import { verbOf } from "./verb.ts";
 
-export interface SeenRequest {
-  readonly method: string;
-  /** Without `/v1`; of the daemon: `/sandboxes/ID/proxy/PORT/…`. */
-  readonly path: string;
-  readonly query: URLSearchParams;
-  readonly body: string;
-}
+/** `path` is without `/v1`; of a daemon it is `/sandboxes/ID/proxy/PORT/…`. */
+export type { SeenRequest } from "../kubernetes/api-call.ts";
 
 /** What goes wrong with the next requests that match, each fault `times` times. */
 export interface Fault {
@@ -37,6 +36,7 @@ export interface Fault {
 
 const labelValue = /^([A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?)?$/;
 const execPort = "44772";
+const command = /\/proxy\/44772\/command$/;
 
 /**
  * An OpenSandbox service with the daemons of its sandboxes, on loopback, over plain HTTP, as its source was read. It
@@ -45,6 +45,7 @@ const execPort = "44772";
 export class OpenSandboxDouble {
   readonly boxes = new Map<string, Box>();
   readonly requests: SeenRequest[] = [];
+  readonly held = new HeldRequests();
   /** Wanted in `OPEN-SANDBOX-API-KEY`, if set. */
   apiKey: string | null = null;
   /** Wanted by each new sandbox's daemon, and told with its endpoint. */
@@ -131,8 +132,13 @@ export class OpenSandboxDouble {
     const path = url.pathname.replace(/^\/v1(?=\/)/, "");
     try {
       const body = await readBody(request);
-      const seen = { method: request.method ?? "", path, query: url.searchParams, body };
+      const seen = this.#seen(request.method ?? "", path, url.searchParams, body);
       this.requests.push(seen);
+      response.once("close", () => this.held.answered(seen, response.statusCode));
+      if (!(await this.held.pass(seen, "received"))) {
+        request.socket.destroy();
+        return;
+      }
       const fault = this.#takeFault(seen);
       if (fault?.kind === "slow") await delay(fault.ms);
       if (fault?.kind === "reset") {
@@ -150,12 +156,33 @@ export class OpenSandboxDouble {
         response.end = () => response;
         response.write = () => true;
       }
+      if (!command.test(path)) this.#holdAnswer(seen, response);
       this.#route(seen, request, response, fault);
       if (fault?.kind === "lost") setTimeout(() => request.socket.destroy(), 20);
     } catch (error) {
       if (error instanceof Refused) sendRefusal(response, error);
       else request.socket.destroy();
     }
+  }
+
+  #seen(method: string, path: string, query: URLSearchParams, body: string): SeenRequest {
+    const [, , id = ""] = path.split("/");
+    const about = this.boxes.get(id)?.metadata[marks.tenant];
+    const made =
+      method === "POST" && id === "" ? /"holdfast.dev\/tenant":"([^"]*)"/.exec(body)?.[1] : undefined;
+    return { method, path, query, body, verb: verbOf(method, path, body), tenant: about ?? made ?? "" };
+  }
+
+  /** What was done is answered when nobody holds it up. */
+  #holdAnswer(seen: SeenRequest, response: ServerResponse): void {
+    const end = response.end.bind(response);
+    response.end = ((body?: string) => {
+      void this.held.pass(seen, "done").then((passes) => {
+        if (passes) end(body);
+        else response.socket?.destroy();
+      });
+      return response;
+    }) as typeof response.end; // called with a text or nothing here
   }
 
   #takeFault(seen: SeenRequest): Fault["does"] | null {
@@ -181,7 +208,8 @@ export class OpenSandboxDouble {
       const token = request.headers["x-execd-access-token"];
       const cut = fault?.kind === "cut" ? fault.at : null;
       const inner = { method, path: proxied[3] ?? "/", query };
-      box.daemon.handle(inner, typeof token === "string" ? token : undefined, body, response, cut);
+      const ready = () => this.held.pass(seen, "done");
+      box.daemon.handle(inner, typeof token === "string" ? token : undefined, body, response, { cut, ready });
       return;
     }
     this.#authenticate(request);
