@@ -1,27 +1,13 @@
 import type { SandboxId } from "../core/ids.ts";
 import { insertLease } from "../core/lease.store.ts";
 import type { HeldLease } from "../core/lease.ts";
-import { type Database, view } from "../core/postgres/transition.ts";
+import type { Database } from "../core/postgres/transition.ts";
 import { instant, type Microseconds } from "../core/time.ts";
 import { deleteLogChunks as deleteChunks } from "../sandboxes/log-archive.sql.ts";
 import * as archives from "../sandboxes/log-archive.store.ts";
-import type { LogArchive, StoredChunk } from "../sandboxes/log-archive.ts";
+import type { LogArchive } from "../sandboxes/log-archive.ts";
 import { recordEvent, underLease } from "./attempt.store.ts";
-import { readLogChunks } from "./inspect.sql.ts";
 import { logQueue, retentionKind } from "./retention.ts";
-
-/** Some chunks of a sandbox, in order. */
-export function readSandboxChunks(
-  db: Database,
-  lease: HeldLease,
-  sandbox: SandboxId,
-  fromSeq: bigint,
-  limit: number,
-): Promise<StoredChunk[]> {
-  return view(db, { role: "controller", tenant: lease.tenant, name: "readSandboxChunks" }, (tx) =>
-    tx.run(readLogChunks, { sandbox, from_seq: fromSeq, since: null, limit: BigInt(limit) }),
-  );
-}
 
 /**
  * The blob is there, whole: from this commit on readers read it instead of the chunks, and it becomes due for

@@ -2,10 +2,10 @@ import { BlobRefusal, type BlobStore } from "../core/blob.port.ts";
 import { HoldfastError } from "../core/errors.ts";
 import type { Database } from "../core/postgres/transition.ts";
 import type { Instant } from "../core/time.ts";
-import { type ArchivedChunk, openLogArchive } from "../sandboxes/log-archive.ts";
+import { type ArchivedChunk, lineCount, openLogArchive } from "../sandboxes/log-archive.ts";
 import type { LogLine } from "../wire/job.ts";
 import { type ArchivedPart, findTail, type LogRequest } from "./job-log.store.ts";
-import { behindAttempt, type LogPlace, type LogSource, lineCount, linesOf, placeIn } from "./job-log.ts";
+import { behindAttempt, type LogPlace, type LogSource, linesOf, placeIn } from "./job-log.ts";
 
 /** Lines are handed on together from so many characters on. */
 const batchLengthMin = 65_536;

@@ -2,7 +2,7 @@ import { HoldfastError } from "../core/errors.ts";
 import type { JobId, TenantId } from "../core/ids.ts";
 import { type Database, type Transaction, view } from "../core/postgres/transition.ts";
 import { formatInstant, type Instant } from "../core/time.ts";
-import type { LogArchive, StoredChunk } from "../sandboxes/log-archive.ts";
+import { type LogArchive, lineCount, type StoredChunk } from "../sandboxes/log-archive.ts";
 import type { LogLine } from "../wire/job.ts";
 import {
   type ListLogSourcesRow,
@@ -12,16 +12,7 @@ import {
   readLogChunksBefore,
 } from "./inspect.sql.ts";
 import { getJob } from "./job.store.ts";
-import {
-  isAt,
-  isBefore,
-  type LogPlace,
-  type LogSource,
-  lineCount,
-  linesOf,
-  placeIn,
-  sinceOf,
-} from "./job-log.ts";
+import { isAt, isBefore, type LogPlace, type LogSource, linesOf, placeIn, sinceOf } from "./job-log.ts";
 
 /** At most 256 KiB each. */
 const chunksAtOnce = 16n;

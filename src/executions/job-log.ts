@@ -1,6 +1,6 @@
 import { HoldfastError } from "../core/errors.ts";
 import { formatInstant, type Instant, instant, parseDuration, parseInstant } from "../core/time.ts";
-import type { StoredChunk } from "../sandboxes/log-archive.ts";
+import { type StoredChunk, textsOf } from "../sandboxes/log-archive.ts";
 import type { LogLine } from "../wire/job.ts";
 
 /**
@@ -60,14 +60,6 @@ export function isAt(source: LogSource, place: LogPlace): boolean {
     source.sandbox_ordinal === place.sandbox
   );
 }
-
-const textsOf = ({ body }: StoredChunk): string[] => {
-  const texts = body.split("\n");
-  if (texts.at(-1) === "") texts.pop();
-  return texts;
-};
-
-export const lineCount = (chunk: StoredChunk): number => textsOf(chunk).length;
 
 /** The lines of a chunk after a place, which may be in it or wherever. */
 export function linesOf(source: LogSource, chunk: StoredChunk, after: LogPlace | null): LogLine[] {

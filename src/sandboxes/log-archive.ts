@@ -20,6 +20,15 @@ export interface StoredChunk {
   readonly body: string;
 }
 
+/** Its lines, without their ends. */
+export function textsOf({ body }: Pick<StoredChunk, "body">): string[] {
+  const texts = body.split("\n");
+  if (texts.at(-1) === "") texts.pop();
+  return texts;
+}
+
+export const lineCount = (chunk: Pick<StoredChunk, "body">): number => textsOf(chunk).length;
+
 /** A chunk with its place among the steps of its owner. */
 export interface ArchivedChunk extends StoredChunk {
   readonly step: number;

@@ -220,7 +220,7 @@ function run(view: SessionSnapshot, activation: Activation): SessionStep {
   if (alive !== undefined) {
     const stop = stopReason(view, activation, alive);
     // What it has said goes out while it runs.
-    if (stop === null && alive.state === "released" && alive.log.seq > output.read) {
+    if (stop === null && alive.state === "released" && !output.done && alive.log.seq > output.read) {
       return { do: "read", activation, sandbox: alive, end: false };
     }
     const step = attendSandbox(alive, stop);

@@ -76,3 +76,14 @@ export const touchActivation = statement<TouchActivationParams, TouchActivationR
 where tenant_id = holdfast.current_tenant() and activation_uid = $1
 returning session_id, activation_id, resource_version`,
 );
+
+export type LockRemovalsParams = Record<string, never>;
+
+/** Of a tenant's removals of bundles, one is recorded at a time. */
+export const lockRemovals = statement<LockRemovalsParams, never, "exec">(
+  "retention.lockRemovals",
+  "exec",
+  [],
+  [],
+  `select pg_advisory_xact_lock(hashtextextended('holdfast bundles ' || holdfast.current_tenant(), 0))`,
+);
