@@ -24,6 +24,7 @@ import {
   type Phase,
   type PhaseState,
 } from "./attempt.ts";
+import { joinJobTrace } from "./job.sql.ts";
 import { admissionHasRoom, admissionKind, advanceJob, lockJob } from "./job.store.ts";
 import { publishArtifact, readDeclaredArtifact } from "./object.sql.ts";
 import { type ListPhasesRow, listPhases, listPins, skipPendingPhases } from "./phase.sql.ts";
@@ -63,6 +64,7 @@ export function startExecution(
   return transition(db, { role: "controller", tenant, name: "startExecution" }, async (tx) => {
     await tx.run(lockLease, { kind: admissionKind, resource: job });
     const row = await lockJob(tx, job);
+    await tx.run(joinJobTrace, { job });
     const existing = await tx.run(sql.readAttemptByOrdinal, { job, ordinal });
     if (existing !== undefined) {
       if (existing.plan_digest !== planDigest(plan)) {

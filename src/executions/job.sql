@@ -51,6 +51,12 @@ from holdfast.jobs j
 where j.tenant_id = holdfast.current_tenant() and j.job_id = :job
 for no key update of j;
 
+-- The trace of the request that submitted it. What this transaction appends from here on belongs to it.
+-- name: joinJobTrace :one
+select nullif(set_config('holdfast.traceparent', coalesce(j.traceparent, ''), true), '') as traceparent
+from holdfast.jobs j
+where j.tenant_id = holdfast.current_tenant() and j.job_id = :job;
+
 -- name: readJobSpec :maybe
 select j.spec_digest, s.spec
 from holdfast.jobs j

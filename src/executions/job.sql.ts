@@ -190,6 +190,25 @@ where j.tenant_id = holdfast.current_tenant() and j.job_id = $1
 for no key update of j`,
 );
 
+export interface JoinJobTraceParams {
+  readonly job: string;
+}
+
+export interface JoinJobTraceRow {
+  readonly traceparent: string | null;
+}
+
+/** The trace of the request that submitted it. What this transaction appends from here on belongs to it. */
+export const joinJobTrace = statement<JoinJobTraceParams, JoinJobTraceRow, "one">(
+  "job.joinJobTrace",
+  "one",
+  ["job"],
+  ["plain"],
+  `select nullif(set_config('holdfast.traceparent', coalesce(j.traceparent, ''), true), '') as traceparent
+from holdfast.jobs j
+where j.tenant_id = holdfast.current_tenant() and j.job_id = $1`,
+);
+
 export interface ReadJobSpecParams {
   readonly job: string;
 }

@@ -8,6 +8,7 @@ import { sandboxName } from "../sandboxes/sandbox.ts";
 import { lockAttempt } from "./attempt.sql.ts";
 import { recordEvent, underLease } from "./attempt.store.ts";
 import { type AttemptSnapshot, type EndedPhase, failureMessageLengthMax, type NextPhase } from "./attempt.ts";
+import { joinJobTrace } from "./job.sql.ts";
 import * as sql from "./phase.sql.ts";
 import { sandboxSpecOf } from "./plan.ts";
 
@@ -31,6 +32,7 @@ export function advancePhase(
   return underLease(db, lease, "advancePhase", async (tx) => {
     const attempt = lease.resource;
     await lockActive(tx, attempt);
+    const { traceparent } = await tx.run(joinJobTrace, { job: snapshot.job });
     if (step.ended !== null) {
       const { phase, state, failure } = step.ended;
       const ended = await tx.run(sql.endPhase, {
@@ -58,6 +60,7 @@ export function advancePhase(
         job: snapshot.job,
         ordinal: snapshot.ordinal,
         pins: snapshot.pins,
+        traceparent,
       }),
       deadline: snapshot.deadline,
     });

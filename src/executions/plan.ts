@@ -105,11 +105,14 @@ export function sandboxSpecOf(
     readonly job: string;
     readonly ordinal: number;
     readonly pins: Readonly<Record<string, string>>;
+    /** W3C trace context of whoever submitted the job; a phase may set another. */
+    readonly traceparent?: string | null;
   },
 ): SandboxSpec {
   return {
     command: phase.command,
     env: {
+      ...(context.traceparent == null ? {} : { TRACEPARENT: context.traceparent }),
       ...phase.env,
       HOLDFAST_JOB: context.job,
       HOLDFAST_ATTEMPT: String(context.ordinal),

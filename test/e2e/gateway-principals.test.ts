@@ -10,7 +10,7 @@ import { type Caller, openBench, submission } from "../support/gateway.ts";
 import { tenantA } from "../support/kernel.ts";
 import { until } from "../support/until.ts";
 
-const bench = await openBench({ after }, { limits: { rate: { requests: 200, windowSeconds: 100 } } });
+const bench = await openBench({ after }, { limits: { rate: { requests: 200, windowSeconds: 10_000 } } });
 const { db } = bench.kernel;
 
 async function narrowed(...scopes: GrantedScope[]): Promise<Caller> {
@@ -162,8 +162,8 @@ test("a trace context goes into the command and on to the change and the job; a 
 test("G11: each principal has its own rate, and is told of it; over it, when to come again", async () => {
   const caller = await bench.caller(tenantA, ["jobs:read"]);
   const first = await bench.call(caller, "GET", "/v1/jobs?limit=1");
-  assert.equal(first.headers.get("ratelimit-policy"), '"principal";q=200;w=100');
-  assert.equal(first.headers.get("ratelimit"), '"principal";r=199;t=1');
+  assert.equal(first.headers.get("ratelimit-policy"), '"principal";q=200;w=10000');
+  assert.equal(first.headers.get("ratelimit"), '"principal";r=199;t=50');
   const replies = await Promise.all(
     Array.from({ length: 220 }, () => bench.call(caller, "GET", "/v1/jobs?limit=1")),
   );
@@ -172,7 +172,7 @@ test("G11: each principal has its own rate, and is told of it; over it, when to 
   for (const reply of refused) {
     assert.deepEqual([reply.status, reply.problem().code], [429, "too_many_requests"]);
     assert.match(reply.headers.get("ratelimit") ?? "", /^"principal";r=0;t=\d+$/);
-    assert.equal(reply.headers.get("retry-after"), "1");
+    assert.match(reply.headers.get("retry-after") ?? "", /^[1-9]\d?$/);
   }
   assert.equal((await bench.call(await bench.caller(tenantA, ["jobs:read"]), "GET", "/v1/jobs")).status, 200);
 });
