@@ -583,7 +583,8 @@ export const leaseHasItsResource = statement<LeaseHasItsResourceParams, LeaseHas
       coalesce(need.priority::text, 'any'), l.queue, l.priority) end as "problem"
 from (
   select e.kind, e.resource_id, e.queue, e.priority from holdfast.leases e
-  where e.tenant_id = holdfast.current_tenant() and e.kind in ('admission', 'execution', 'retention')
+  where e.tenant_id = holdfast.current_tenant() and (e.kind in ('admission', 'execution')
+    or (e.kind = 'retention' and e.queue in ('default', 'log')))
 ) l
 full join (
   select 'admission' as kind, j.job_id as resource_id, coalesce(c.spec ->> 'pool', 'default') as queue,

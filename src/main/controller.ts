@@ -1,5 +1,6 @@
 import type { Logger } from "pino";
 import type { BlobStore } from "../core/blob.port.ts";
+import type { TenantId } from "../core/ids.ts";
 import { type LedgerRetention, startLedgerSweep } from "../core/ledger-sweep.ts";
 import { monotonicMs } from "../core/monotonic.ts";
 import { publicationKind } from "../core/outbox.store.ts";
@@ -21,15 +22,30 @@ import { executionReports } from "../executions/reports.ts";
 import { retentionKind, startRetention } from "../executions/retention.ts";
 import { type CallbackKeys, callbackToken } from "../sandboxes/callback.ts";
 import { type Beside, startCallbackListener } from "../sandboxes/http.ts";
+import type { Sandbox } from "../sandboxes/sandbox.ts";
 import { startSweep } from "../sandboxes/sweep.ts";
+import { agentCallbackRoutes } from "../sessions/agent-callback.ts";
+import {
+  type SessionController,
+  sessionControllerKinds,
+  startSessionController,
+} from "../sessions/controller.ts";
+import { promiseCandidate, readInput } from "../sessions/report.store.ts";
+import { startSessionRetention } from "../sessions/retention.ts";
 import { type Metrics, openMetrics } from "./metrics.ts";
 import { controllerMonitor, type Watched } from "./monitor.ts";
 import type { Foundation } from "./process.ts";
 import { watchClaims } from "./progress.ts";
 
 /** Lease kinds that a process with a controller waits for. */
-export const controllerKinds = [...executionKinds, retentionKind, publicationKind] as const;
+export const controllerKinds = [
+  ...executionKinds,
+  ...sessionControllerKinds,
+  retentionKind,
+  publicationKind,
+] as const;
 
+const sessionDefaults = { runsMax: 32, sessionsMax: 100 };
 const sweepEveryMs = 60_000;
 const ledgerEveryMs = 3_600_000;
 const ledgerDefault = { commands: seconds(30 * 86_400), changes: seconds(30 * 86_400) };
@@ -56,6 +72,8 @@ export interface ControllerRole {
   /** What the ledger keeps for a time only, and for how long; without it, as long as the defaults say. */
   readonly ledger?: LedgerRetention;
   readonly attemptsMax: number;
+  /** Activations of one tenant at work at once, and sessions driven at once by this process. */
+  readonly sessions?: { readonly runsMax?: number; readonly sessionsMax?: number };
   /** How often the runtime is searched for orphans, and how long one has to be one. */
   readonly sweep?: { readonly everyMs: number; readonly graceMs: number };
   /** How replies leave. Left out, this process delivers none; another does. */
@@ -70,6 +88,7 @@ export type DeliveryRole = Pick<PublisherOptions, "egress" | "keys"> &
 
 export interface RunningController {
   readonly controller: Controller;
+  readonly sessions: SessionController;
   readonly callbackPort: number;
   close(): Promise<void>;
 }
@@ -89,34 +108,46 @@ export async function openController(
     port: role.callback.port,
     keys,
     reports: executionReports(db, role.blobs),
+    routes: [
+      agentCallbackRoutes({
+        input: (from) => readInput(db, role.blobs, from),
+        promise: (from, candidate) => promiseCandidate(db, role.blobs, from, candidate),
+      }),
+    ],
     beside: role.beside,
     monitor: controllerMonitor(foundation, { ...role, metrics }, () => watched),
     log: role.log,
   });
   const origin = role.callback.url ?? `http://${host.includes(":") ? `[${host}]` : host}:${listener.port}`;
-  const controller = startController({
+  const { logBytesMax, logRetention } = role;
+  const shared = {
     db,
     holder,
     lookout,
     keeper,
     leaseUs,
-    changes: (tenant, root, onChange) => reader.subscribe({ tenant, root }, onChange),
+    changes: (tenant: TenantId, root: string, onChange: () => void) =>
+      reader.subscribe({ tenant, root }, onChange),
     installation: role.installation,
     runtimes: new Map([[role.runtime.kind, role.runtime]]),
-    runtime: role.runtime.kind,
     blobs: role.blobs,
     callback: {
       url: `${origin.replace(/\/$/, "")}/callback/v1`,
-      token: ({ tenant, id, deadline }) => callbackToken(keys, { tenant, sandbox: id, deadline }),
+      token: ({ tenant, id, deadline }: Sandbox) => callbackToken(keys, { tenant, sandbox: id, deadline }),
     },
-    settings: {
-      retention: role.retention,
-      queueMax: role.queueMax,
-      logBytesMax: role.logBytesMax,
-      logRetention: role.logRetention,
-    },
+    log: (level: "info" | "warn" | "error", message: string, details: Readonly<Record<string, unknown>>) =>
+      role.log[level](details, message),
+  };
+  const controller = startController({
+    ...shared,
+    runtime: role.runtime.kind,
+    settings: { retention: role.retention, queueMax: role.queueMax, logBytesMax, logRetention },
     attemptsMax: role.attemptsMax,
-    log: (level, message, details) => role.log[level](details, message),
+  });
+  const sessions = startSessionController({
+    ...shared,
+    settings: { runsMax: role.sessions?.runsMax ?? sessionDefaults.runsMax, logBytesMax, logRetention },
+    sessionsMax: role.sessions?.sessionsMax ?? sessionDefaults.sessionsMax,
   });
   const claims = watchClaims(lookout, executionKind, controller);
   watched = { controller, claims, sweptAt: () => sweptAt };
@@ -126,6 +157,14 @@ export async function openController(
     lookout,
     blobs: role.blobs,
     onError: (error) => role.log.warn({ err: error }, "an artifact could not be removed and is tried again"),
+  });
+  const sessionRetention = startSessionRetention({
+    db,
+    holder,
+    lookout,
+    blobs: role.blobs,
+    onError: (error) =>
+      role.log.warn({ err: error }, "a session's bytes could not be removed and are tried again"),
   });
   const sweep = startSweep({
     db,
@@ -146,12 +185,15 @@ export async function openController(
   const publisher = role.deliveries === undefined ? null : openPublisher(foundation, role, role.deliveries);
   return {
     controller,
+    sessions,
     callbackPort: listener.port,
     async close() {
       claims.stop();
       await Promise.all([
         controller.stop(),
+        sessions.stop(),
         retention.stop(),
+        sessionRetention.stop(),
         sweep.stop(),
         ledger.stop(),
         publisher?.stop(),
