@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { Client } from "pg";
 import { type TestDatabase, testDatabase, withClient } from "../support/database.ts";
-import { populateSchema6, populateSchema7, populateSchema10 } from "./populate.ts";
+import { populateSchema6, populateSchema7, populateSchema10, populateSchema11 } from "./populate.ts";
 
 const runtimeRoles = ["gateway", "controller", "worker", "producer", "dispatcher", "operator", "retention"];
 
@@ -25,7 +25,7 @@ const definers: ReadonlyMap<string, string> = new Map([
 /** What each role sees of other tenants, or of all while none is named; anything else is a leak. */
 const acrossTenants: ReadonlyMap<string, ReadonlySet<string>> = new Map([
   // The sweep of old commands sees none younger than 30 days, so nothing here: command-sweep.test.ts shows it.
-  ["dispatcher", new Set(["leases", "resource_changes", "slots"])],
+  ["dispatcher", new Set(["leases", "leases_work", "resource_changes", "slots"])],
   ["operator", new Set(["tenants", "slots"])],
   // Only the names of the pools: the column grant keeps the holders out.
   ["gateway", new Set(["slots"])],
@@ -44,6 +44,7 @@ describe("M4", () => {
     for (const tenant of ["acme", "other"]) {
       await populateSchema7(client, tenant, await populateSchema6(client, tenant));
       await populateSchema10(client, tenant);
+      await populateSchema11(client, tenant);
     }
   });
   after(async () => {

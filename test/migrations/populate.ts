@@ -177,3 +177,95 @@ export async function populateSchema10(client: Client, tenant: string): Promise<
   );
   await client.query("commit");
 }
+
+const planned = "planned";
+const legacy = "legacy";
+
+/** Rows of the same tenant in every table that 0011 adds: legacy Work that waits, and some that has finished. */
+export async function populateSchema11(client: Client, tenant: string): Promise<void> {
+  const [waiting, suspended, finished, holder] = [randomUUID(), randomUUID(), randomUUID(), randomUUID()];
+  await client.query(
+    `insert into holdfast.work_versions (name, version, digest, queue, safety, attempts_max, retry_initial_microseconds,
+       retry_longest_microseconds, elapsed_max_microseconds, lease_max_microseconds)
+     values ($1, '1', sha256('x'), 'default', 'manual_resolution', 5, 1000000, 60000000, 3600000000, 60000000)
+     on conflict do nothing`,
+    [legacy],
+  );
+  for (const [work, input] of [
+    [waiting, '{"unicode": "\\u00e9\\ud83d\\ude00"}'],
+    [suspended, '{"number": 1e400}'],
+    [finished, "null"],
+  ]) {
+    await client.query(
+      `insert into holdfast.work_items (tenant_id, work_id, version_number, idempotency_key, fingerprint_schema, fingerprint,
+         input, queue, priority, accepted_at, due_at, attempts_max, retry_initial_microseconds, retry_longest_microseconds,
+         elapsed_max_microseconds, lease_max_microseconds)
+       select $1, $2, version_number, 'key-' || $2::uuid::text, 1, sha256('x'), $3, 'default', 2, '2020-02-29T23:59:59.123456Z',
+         '2020-02-29T23:59:59.123457Z', 5, 1000000, 60000000, 3600000000, 60000000
+       from holdfast.work_versions where name = $4`,
+      [tenant, work, input, legacy],
+    );
+  }
+  await client.query(
+    `insert into holdfast.leases (tenant_id, kind, resource_id, queue, due_at, wake_at, work_state, attempt)
+     values ($1, 'work', $2, '1.default', now(), now(), 'pending', 0),
+       ($1, 'work', $3, '1.default', '9999-12-31T00:00:00Z', '9999-12-31T00:00:00Z', 'suspended', 1)`,
+    [tenant, waiting, suspended],
+  );
+  await client.query(
+    `insert into holdfast.work_attempts (tenant_id, work_id, attempt, holder, epoch, outcome, ended_at)
+     values ($1, $2, 1, $3, 1, 'unknown', now())`,
+    [tenant, suspended, holder],
+  );
+  await client.query(
+    "insert into holdfast.work_suspensions (tenant_id, work_id, suspended_at, reason) values ($1, $2, now(), 'outcome_unknown')",
+    [tenant, suspended],
+  );
+  await client.query(
+    `insert into holdfast.work_cancels (tenant_id, work_id, requested_at, requested_by, reason) values ($1, $2, now(), 'ops', '')`,
+    [tenant, suspended],
+  );
+  await client.query(
+    `insert into holdfast.work_proofs (tenant_id, work_id, attempt, epoch, verdict, source, proven_by, proven_at)
+     values ($1, $2, 1, 2, 'not_applied', 'operator', 'ops', now())`,
+    [tenant, suspended],
+  );
+  await client.query(
+    `insert into holdfast.work_history (tenant_id, work_id, state, attempts, finished_at, holder, epoch, result)
+     values ($1, $2, 'succeeded', 1, now(), $3, 3, '{"paid": true}')`,
+    [tenant, finished, holder],
+  );
+  await client.query(
+    `insert into holdfast.work_observations (tenant_id, observation_id, work_id, attempt, holder, epoch, outcome, reason)
+     values ($1, gen_random_uuid(), $2, 1, $3, 1, 'succeeded', 'finished')`,
+    [tenant, finished, holder],
+  );
+  await client.query(
+    "insert into holdfast.work_circuits (tenant_id, circuit_key, failures) values ($1, 'bank', 1)",
+    [tenant],
+  );
+}
+
+/** A planned item of the tenant with a deadline, as 0012 has them. Gives its id. */
+export async function populateSchema12(client: Client, tenant: string): Promise<string> {
+  const work = randomUUID();
+  await client.query(
+    `insert into holdfast.work_versions (name, version, digest, queue, safety, attempts_max, retry_initial_microseconds,
+       retry_longest_microseconds, elapsed_max_microseconds, lease_max_microseconds, execution_policy_schema,
+       attempt_plan_version, attempt_plan_offsets, maximum_circuit_microseconds)
+     values ($1, '1', sha256('y'), 'default', 'idempotent', 2, 0, 0, 100000000, 60000000, 'work-execution-v1', 'p', '{0,1000000}', 2000000)
+     on conflict do nothing`,
+    [planned],
+  );
+  await client.query(
+    `insert into holdfast.work_items (tenant_id, work_id, version_number, fingerprint_schema, fingerprint, input, queue, priority,
+       accepted_at, due_at, attempts_max, retry_initial_microseconds, retry_longest_microseconds, elapsed_max_microseconds,
+       lease_max_microseconds, execution_policy_schema, attempt_plan_version, attempt_plan_offsets, maximum_circuit_microseconds,
+       execution_not_after, discovery_hint)
+     select $1, $2, version_number, 2, sha256('y'), '{}', 'default', 2, '2026-01-01T00:00:00Z', '2026-01-01T00:00:00Z', 2, 0, 0,
+       100000000, 60000000, 'work-execution-v1', 'p', '{0,1000000}', 2000000, '2026-01-02T00:00:00Z', '1.default'
+     from holdfast.work_versions where name = $3`,
+    [tenant, work, planned],
+  );
+  return work;
+}
