@@ -17,8 +17,8 @@ export async function insertSession(
 ): Promise<{ readonly session: string; readonly agent: string }> {
   const [session, agent] = [uuidv7(), uuidv7()];
   await ask(
-    "insert into holdfast.agents (tenant_id, agent_id, name, runtime) values ($1, $2, 'a' || $2, 'process')",
-    [tenant, agent],
+    "insert into holdfast.agents (tenant_id, agent_id, name, runtime) values ($1, $2, $3, 'process')",
+    [tenant, agent, `agent-${agent}`],
   );
   await insertTemplate({ ask }, tenant, { agent, version: 1, destinations });
   await ask(
