@@ -31,27 +31,35 @@ blobConformance("s3 (a stand-in that checks signatures)", async () => {
   };
 });
 
-/** `http://ACCESS_KEY_ID:SECRET_ACCESS_KEY@HOST:PORT/BUCKET?region=REGION`, of a bucket that may be written to. */
+/**
+ * `http://ACCESS_KEY_ID:SECRET_ACCESS_KEY@HOST:PORT/BUCKET?region=REGION`, of a bucket that may be written to. With
+ * `&keys=files` the server keeps objects as files of a file system, which has no object beside a folder of its name.
+ */
 const real = process.env["HOLDFAST_TEST_S3_URL"];
 if (real === undefined || real === "") {
   test("s3: a real server", { skip: "HOLDFAST_TEST_S3_URL is not set" }, () => undefined);
 } else {
   const url = new URL(real);
-  blobConformance(`s3 (the server of HOLDFAST_TEST_S3_URL, ${url.host})`, async () => ({
-    store: s3Blobs({
-      endpoint: url.origin,
-      region: url.searchParams.get("region") ?? "us-east-1",
-      bucket: url.pathname.slice(1),
-      credentials: {
-        accessKeyId: decodeURIComponent(url.username),
-        secretAccessKey: decodeURIComponent(url.password),
-      },
-      forcePathStyle: true,
+  blobConformance(
+    `s3 (the server of HOLDFAST_TEST_S3_URL, ${url.host})`,
+    async () => ({
+      store: s3Blobs({
+        endpoint: url.origin,
+        region: url.searchParams.get("region") ?? "us-east-1",
+        bucket: url.pathname.slice(1),
+        credentials: {
+          accessKeyId: decodeURIComponent(url.username),
+          secretAccessKey: decodeURIComponent(url.password),
+        },
+        forcePathStyle: true,
+      }),
+      // Its clock is not ours to move.
+      expire: ({ expiresAt }) => wait(Number(expiresAt / 1000n) - Date.now() + 1000),
+      lifetime: seconds(10),
+      close: async () => undefined,
     }),
-    // Its clock is not ours to move.
-    expire: ({ expiresAt }) => wait(Number(expiresAt / 1000n) - Date.now() + 1000),
-    close: async () => undefined,
-  }));
+    url.searchParams.get("keys") === "files" ? "HOLDFAST_TEST_S3_URL says that its keys are files" : null,
+  );
 }
 
 describe("s3: what is asked of the server", () => {
