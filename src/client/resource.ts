@@ -17,8 +17,8 @@ export interface Versioned {
 
 /** Sends what answers with a resource, and remembers the ETag that it came with. */
 export interface Resources {
-  one<T extends Versioned>(request: Request & Conditional): Promise<T>;
-  etagOf(resource: Versioned): string;
+  readonly one: <T extends Versioned>(request: Request & Conditional) => Promise<T>;
+  readonly etagOf: (resource: Versioned) => string;
 }
 
 export function resources(transport: Transport): Resources {

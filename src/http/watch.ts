@@ -31,6 +31,12 @@ const everything: ChangeFilter = { kinds: [], root: null };
 
 type Standing = Omit<Cursor, "position"> & { readonly floor: bigint; readonly head: bigint };
 
+/** What a narrowed scope has to name, before the query is checked. */
+function rootOf({ query }: { readonly query: unknown }): unknown {
+  const { job, session } = query as { readonly job?: unknown; readonly session?: unknown };
+  return job ?? session;
+}
+
 /** In the snapshot of `tx`. */
 async function standing(tx: Transaction, tenant: TenantId, filter: ChangeFilter): Promise<Standing> {
   const { incarnation_id: incarnation, position: head, floor } = await tx.run(readHead, {});
@@ -58,7 +64,7 @@ export function watchRoutes(server: GatewayServer, gateway: Gateway & { readonly
     "/v1/watch",
     {
       exposeHeadRoute: false,
-      config: { scope: "watch:read", resource: ({ query }) => (query as { job?: unknown }).job },
+      config: { scope: "watch:read", resource: rootOf },
       schema: {
         operationId: "watch",
         summary: "Changes as they happen, as server-sent events, resumable by cursor",

@@ -8,12 +8,14 @@ import { apiDocument } from "../../scripts/openapi/document.ts";
 import { ApiError, type Client, createClient } from "../../src/client/client.ts";
 import { apiRoutes } from "../../src/main/api.ts";
 import { examine } from "../../src/main/doctor.ts";
+import type { AgentSubmission } from "../../src/wire/agent.ts";
 import { type ApiOperation, operationsOf } from "../support/api-document.ts";
 import { insertArtifact, insertAttempt } from "../support/attempt-rows.ts";
 import { insertDelivery } from "../support/deliveries.ts";
 import { openBench, submission } from "../support/gateway.ts";
 import { tenantA } from "../support/kernel.ts";
 import { memoryBlobs } from "../support/memory-blobs.ts";
+import { insertCommit, insertWaiting } from "../support/session-rows.ts";
 
 const committed = JSON.parse(
   readFileSync(join(import.meta.dirname, "../../docs/reference/openapi.json"), "utf8"),
@@ -44,7 +46,7 @@ const client = createClient({
   async fetch(input, init) {
     const url = new URL(input instanceof Request ? input.url : input);
     const response = await fetch(input, init);
-    const json = /json$/.test(response.headers.get("content-type")?.split(";")[0] ?? "");
+    const json = response.headers.get("content-type")?.split(";")[0]?.endsWith("json") === true;
     const body = json ? await response.clone().text() : "";
     exchanges.push({ method: init?.method ?? "GET", path: url.pathname, status: response.status, body });
     return response;
@@ -74,6 +76,24 @@ blobs.objects.set("a/site", bytes);
 
 const dead = await insertDelivery(kernel, tenantA, { state: "dead" });
 
+const agentFile = (name: string): AgentSubmission => ({
+  apiVersion: "holdfast/v1",
+  kind: "Agent",
+  metadata: { name },
+  spec: { command: ["true"] },
+});
+const agent = await client.createAgent(agentFile("documented"));
+const session = await client.createSession({ agent: agent.name });
+const admit = () => client.admitActivation(session.id, { stimulus: { text: "hello" } });
+const activation = await admit();
+blobs.objects.set("a/bundle", bytes);
+await insertCommit(
+  kernel,
+  tenantA,
+  { session: session.id, activation: activation.id },
+  { revision: 1, reply: {}, bundle: { key: "a/bundle", bytes: bytes.length, sha256 } },
+);
+
 async function first<T>(all: AsyncIterable<T>): Promise<T | undefined> {
   for await (const one of all) return one;
   return undefined;
@@ -81,42 +101,71 @@ async function first<T>(all: AsyncIterable<T>): Promise<T | undefined> {
 
 /** Each operation, by the one call of the client that is made for it. */
 const calls: Readonly<Record<string, (client: Client) => Promise<unknown>>> = {
-  health: ({ health }) => health(),
-  ready: ({ ready }) => ready(),
-  openapi: ({ openapi }) => openapi(),
-  doctor: ({ doctor }) => doctor({ tenant: tenantA }),
-  submitJob: ({ submitJob }) => submitJob(submission()),
-  listJobs: ({ listJobs }) => listJobs({ limit: 10 }).page(),
-  getJob: ({ getJob }) => getJob(job.id),
-  getJobSpec: ({ getJobSpec }) => getJobSpec(job.id),
-  patchJob: async ({ patchJob, submitJob, etagOf }) => {
-    const waiting = await submitJob(submission());
-    await patchJob(waiting.id, { priority: 1 }, { ifMatch: etagOf(waiting) });
+  health: (api) => api.health(),
+  ready: (api) => api.ready(),
+  openapi: (api) => api.openapi(),
+  doctor: (api) => api.doctor({ tenant: tenantA }),
+  submitJob: (api) => api.submitJob(submission()),
+  listJobs: (api) => api.listJobs({ limit: 10 }).page(),
+  getJob: (api) => api.getJob(job.id),
+  getJobSpec: (api) => api.getJobSpec(job.id),
+  patchJob: async (api) => {
+    const waiting = await api.submitJob(submission());
+    await api.patchJob(waiting.id, { priority: 1 }, { ifMatch: api.etagOf(waiting) });
   },
-  cancelJob: async ({ cancelJob, submitJob }) => cancelJob((await submitJob(submission())).id),
-  listAttempts: ({ listAttempts }) => listAttempts(job.id),
-  getAttempt: ({ getAttempt }) => getAttempt(job.id, 1),
-  getAttemptPlan: ({ getAttemptPlan }) => getAttemptPlan(job.id, 1),
-  confirmStopped: ({ confirmStopped }) =>
-    confirmStopped({ job: job.id, attempt: 1, sandbox: attempt.sandboxes[0] ?? "" }, { reason: "seen" }),
-  readLogs: ({ logs }) => first(logs(job.id)),
-  listArtifacts: ({ listArtifacts }) => listArtifacts(job.id),
-  downloadArtifact: async ({ downloadArtifact }) => {
-    const { body } = await downloadArtifact(job.id, "site.html");
+  cancelJob: async (api) => api.cancelJob((await api.submitJob(submission())).id),
+  listAttempts: (api) => api.listAttempts(job.id),
+  getAttempt: (api) => api.getAttempt(job.id, 1),
+  getAttemptPlan: (api) => api.getAttemptPlan(job.id, 1),
+  confirmStopped: (api) =>
+    api.confirmStopped({ job: job.id, attempt: 1, sandbox: attempt.sandboxes[0] ?? "" }, { reason: "seen" }),
+  readLogs: (api) => first(api.logs(job.id)),
+  listArtifacts: (api) => api.listArtifacts(job.id),
+  downloadArtifact: async (api) => {
+    const { body } = await api.downloadArtifact(job.id, "site.html");
     assert.equal(await new Response(body).text(), bytes.toString());
   },
-  listDeliveries: ({ listDeliveries }) => listDeliveries({ limit: 10 }).page(),
-  getDelivery: ({ getDelivery }) => getDelivery(dead),
-  redeliver: ({ redeliver }) => redeliver(dead),
-  watch: async ({ listJobs, submitJob, watch }) => {
-    const { cursor } = await listJobs({ limit: 1 }).page();
-    await submitJob(submission());
-    assert.equal((await first(watch({ after: cursor })))?.operation, "job.submitted");
+  listDeliveries: (api) => api.listDeliveries({ limit: 10 }).page(),
+  getDelivery: (api) => api.getDelivery(dead),
+  redeliver: (api) => api.redeliver(dead),
+  watch: async (api) => {
+    const { cursor } = await api.listJobs({ limit: 1 }).page();
+    await api.submitJob(submission());
+    assert.equal((await first(api.watch({ after: cursor })))?.operation, "job.submitted");
   },
-  listCommands: ({ listCommands }) => listCommands({ limit: 5 }).page(),
-  getCommand: async ({ getCommand, listCommands }) => {
-    const [command] = (await listCommands({ limit: 1 }).page()).items;
-    await getCommand(command?.id ?? "");
+  createAgent: (api) => api.createAgent(agentFile("another")),
+  listAgents: (api) => api.listAgents({ limit: 5 }).page(),
+  getAgent: (api) => api.getAgent(agent.id),
+  getAgentTemplate: (api) => api.getAgentTemplate(agent.id, 1),
+  patchAgent: (api) => api.patchAgent(agent.id, { labels: { a: "1" } }, { ifMatch: "*" }),
+  deleteAgent: async (api) => api.deleteAgent((await api.createAgent(agentFile("short"))).id),
+  createSession: (api) => api.createSession({ agent: agent.name }),
+  listSessions: (api) => api.listSessions({ limit: 5 }).page(),
+  getSession: (api) => api.getSession(session.id),
+  patchSession: (api) => api.patchSession(session.id, { labels: { a: "1" } }, { ifMatch: "*" }),
+  deleteSession: async (api) => api.deleteSession((await api.createSession({ agent: agent.name })).id),
+  grantPermission: (api) => api.grantPermission(session.id, "notes.write"),
+  admitActivation: (api) => api.admitActivation(session.id, { stimulus: {} }),
+  listActivations: (api) => api.listActivations(session.id).page(),
+  getActivation: (api) => api.getActivation(session.id, activation.id),
+  cancelActivation: async (api) => api.cancelActivation(session.id, (await admit()).id),
+  retryActivation: async (api) => {
+    const own = await api.createSession({ agent: agent.name });
+    const { id } = await api.admitActivation(own.id, { stimulus: {} });
+    const action = { type: "retry_activation", reason: "once more" } as const;
+    await insertWaiting(kernel, tenantA, { session: own.id, activation: id }, action);
+    await api.retryActivation(own.id, id);
+  },
+  listRevisions: (api) => api.listRevisions(session.id).page(),
+  getRevision: (api) => api.getRevision(session.id, 1),
+  downloadBundle: async (api) => {
+    const { body } = await api.downloadBundle(session.id, 1);
+    assert.equal(await new Response(body).text(), bytes.toString());
+  },
+  listCommands: (api) => api.listCommands({ limit: 5 }).page(),
+  getCommand: async (api) => {
+    const [command] = (await api.listCommands({ limit: 1 }).page()).items;
+    await api.getCommand(command?.id ?? "");
   },
 };
 
@@ -151,13 +200,13 @@ for (const operation of operations) {
       (error: unknown) => error,
     );
     // A refusal is an answer too; anything else is the client's own fault.
-    if (failure !== null) assert.ok(failure instanceof ApiError, String(failure));
+    if (failure !== null) assert.ok(failure instanceof ApiError, "the client failed by itself");
     const exchange = exchanges.findLast(
       ({ method, path }) => method === operation.method && shapeOf(operation.path).test(path),
     );
     assert.ok(exchange, "the client asked for something else");
     assert.ok(operation.statuses.includes(String(exchange.status)), `${exchange.status} ${exchange.body}`);
-    if (operation.operationId !== "confirmStopped") assert.equal(failure, null, String(failure));
+    if (operation.operationId !== "confirmStopped") assert.equal(failure, null, exchange.body);
     checkAnswer(operation, exchange);
   });
 }

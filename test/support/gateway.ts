@@ -4,7 +4,7 @@ import { startLookout } from "../../src/core/lookout.ts";
 import { openDoorbell } from "../../src/core/postgres/doorbell.ts";
 import { startSequencer } from "../../src/core/sequencer.ts";
 import { createPrincipal, createTenant, createToken } from "../../src/core/tenant.store.ts";
-import type { Scope as TokenScope } from "../../src/core/tenant.ts";
+import type { GrantedScope } from "../../src/core/tenant.ts";
 import { seconds } from "../../src/core/time.ts";
 import { startChangeReader } from "../../src/core/watch.ts";
 import { type GatewayOptions, type RunningGateway, startGateway } from "../../src/http/server.ts";
@@ -28,7 +28,7 @@ export interface Bench {
   readonly url: (path: string) => string;
   readonly a: Caller;
   readonly b: Caller;
-  readonly caller: (tenant: TenantId, scopes: readonly TokenScope[], lifetime?: number) => Promise<Caller>;
+  readonly caller: (tenant: TenantId, scopes: readonly GrantedScope[], lifetime?: number) => Promise<Caller>;
   /** Another process takes over: same store, nothing else in common. */
   readonly restart: () => Promise<void>;
   readonly start: (options?: Partial<GatewayOptions>) => Promise<RunningGateway>;
