@@ -140,7 +140,7 @@ create trigger leases_work_transitions before update of work_state on holdfast.l
     'permitted>pending', 'permitted>retry_wait', 'permitted>cancel_pending', 'permitted>reconciling', 'permitted>suspended',
     'cancel_pending>reconciling', 'cancel_pending>suspended',
     'reconciling>retry_wait', 'reconciling>suspended',
-    'suspended>pending', 'suspended>retry_wait', 'suspended>reconciling']))
+    'suspended>pending', 'suspended>retry_wait']))
   execute function holdfast.refuse_transition();
 
 -- The hot path names the partition itself, so it has rights and policies of its own.
