@@ -1,4 +1,5 @@
 import * as cluster from "./kubernetes.ts";
+import * as opensandbox from "./opensandbox.ts";
 import * as read from "./readers.ts";
 
 /** One key of the environment. `docs/reference/config.md` documents each, and a test holds the two to each other. */
@@ -29,7 +30,11 @@ export const configKeys = {
   callbackKeysFile: { name: "HOLDFAST_CALLBACK_KEYS_FILE", read: read.path },
 
   // Outside
-  runtime: { name: "HOLDFAST_RUNTIME", fallback: "process", read: read.oneOf("process", "kubernetes") },
+  runtime: {
+    name: "HOLDFAST_RUNTIME",
+    fallback: "process",
+    read: read.oneOf("process", "kubernetes", "opensandbox"),
+  },
   sandboxDirectory: { name: "HOLDFAST_SANDBOX_DIRECTORY", read: read.path },
   secretsDirectory: { name: "HOLDFAST_SECRETS_DIRECTORY", read: read.path },
   signingKeysDirectory: { name: "HOLDFAST_SIGNING_KEYS_DIRECTORY", read: read.path },
@@ -66,6 +71,18 @@ export const configKeys = {
   oidcTenantClaim: { name: "HOLDFAST_OIDC_TENANT_CLAIM", fallback: "tenant", read: read.claimName },
   oidcScopesClaim: { name: "HOLDFAST_OIDC_SCOPES_CLAIM", fallback: "scope", read: read.claimName },
   egressAllow: { name: "HOLDFAST_EGRESS_ALLOW", read: read.networks },
+
+  // OpenSandbox
+  openSandboxUrl: { name: "HOLDFAST_OPENSANDBOX_URL", read: read.httpUrl },
+  openSandboxApiKey: { name: "HOLDFAST_OPENSANDBOX_API_KEY", secret: true, read: read.token },
+  openSandboxImage: { name: "HOLDFAST_OPENSANDBOX_IMAGE", read: cluster.imageName },
+  openSandboxServerProxy: {
+    name: "HOLDFAST_OPENSANDBOX_SERVER_PROXY",
+    fallback: "true",
+    read: read.yesOrNo,
+  },
+  openSandboxEgress: { name: "HOLDFAST_OPENSANDBOX_EGRESS", read: opensandbox.egressTargets },
+  openSandboxLinger: { name: "HOLDFAST_OPENSANDBOX_LINGER", fallback: "1h", read: read.duration },
 
   // Limits
   rate: { name: "HOLDFAST_RATE_LIMIT", fallback: "3000/10s", read: read.rate },

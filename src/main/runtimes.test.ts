@@ -23,6 +23,7 @@ test("G13: a runtime that is not configured whole is refused by the key that is 
   const namespace = { HOLDFAST_KUBERNETES_NAMESPACE: "sandboxes" };
   await assert.rejects(open({}, "process"), /HOLDFAST_SANDBOX_DIRECTORY is not set/);
   await assert.rejects(open({}), /HOLDFAST_KUBERNETES_NAMESPACE is not set/);
+  await assert.rejects(open({}, "opensandbox"), /HOLDFAST_OPENSANDBOX_URL is not set/);
   await assert.rejects(open(namespace), /HOLDFAST_KUBECONFIG is not set, and this process runs in no pod/);
   await assert.rejects(
     open({ ...namespace, HOLDFAST_KUBECONFIG: "/nowhere" }),
@@ -38,6 +39,12 @@ test("each runtime is opened by what it needs and nothing of another's", async (
   const cluster = { HOLDFAST_KUBECONFIG: file, HOLDFAST_KUBERNETES_NAMESPACE: "sandboxes" };
   assert.equal((await open(cluster)).kind, "kubernetes");
   assert.equal((await open({ HOLDFAST_SANDBOX_DIRECTORY: folder }, "process")).kind, "process");
+  const service = {
+    HOLDFAST_OPENSANDBOX_URL: "http://127.0.0.1:8080",
+    HOLDFAST_OPENSANDBOX_EGRESS: "*.a.test, b.test",
+  };
+  assert.equal((await open(service, "opensandbox")).kind, "opensandbox");
+  assert.throws(() => parseConfig({ HOLDFAST_OPENSANDBOX_EGRESS: "https://a" }), /must be host names/);
   await assert.rejects(
     open({ ...cluster, HOLDFAST_KUBERNETES_CONTEXT: "elsewhere" }),
     /HOLDFAST_KUBECONFIG: the kubeconfig names no cluster/,

@@ -3,16 +3,22 @@ import { configKeys } from "../config/keys.ts";
 import { type Config, required } from "../config.ts";
 import { HoldfastError, isHoldfastError } from "../core/errors.ts";
 import type { Runtime } from "../core/runtime.port.ts";
+import { toMilliseconds } from "../core/time.ts";
 import type { KubernetesConnection } from "../runtimes/kubernetes/connection.ts";
 import { type ConnectionSource, connectionFrom } from "../runtimes/kubernetes/kube-config.ts";
 import { kubernetesRuntime } from "../runtimes/kubernetes/kubernetes-runtime.ts";
 import type { PodSettings } from "../runtimes/kubernetes/pod-manifest.ts";
 import type { SeenCall } from "../runtimes/kubernetes/request.ts";
+import { openSandboxRuntime } from "../runtimes/opensandbox/opensandbox-runtime.ts";
 import { processRuntime } from "../runtimes/process/process-runtime.ts";
 
 /** What `HOLDFAST_RUNTIME` and `--runtime` may say. */
 export type RuntimeKind = Config["runtime"];
-export const runtimeKinds = ["process", "kubernetes"] as const satisfies readonly RuntimeKind[];
+export const runtimeKinds = [
+  "process",
+  "kubernetes",
+  "opensandbox",
+] as const satisfies readonly RuntimeKind[];
 
 export interface RuntimeChoice {
   readonly kind: RuntimeKind;
@@ -53,6 +59,22 @@ export async function openRuntime(config: Config, choice: RuntimeChoice): Promis
         logBytesMax,
       });
     }
+    case "opensandbox":
+      return openSandboxRuntime({
+        connection: {
+          url: required(config, "openSandboxUrl"),
+          apiKey: config.openSandboxApiKey,
+          useServerProxy: config.openSandboxServerProxy,
+        },
+        installation,
+        secretsDirectory: config.secretsDirectory,
+        sandboxes: {
+          image: config.openSandboxImage,
+          egress: config.openSandboxEgress,
+          lingerMs: toMilliseconds(config.openSandboxLinger),
+        },
+        logBytesMax,
+      });
     default:
       return choice.kind satisfies never;
   }

@@ -39,8 +39,8 @@ export interface OpenSandboxRuntimeOptions {
   readonly connection: ServiceConnection;
   /** A label's value. */
   readonly installation: string;
-  /** A secret is the file `<secretsDirectory>/<name>/<key>`, where this process runs. */
-  readonly secretsDirectory: string;
+  /** A secret is the file `<secretsDirectory>/<name>/<key>`, where this process runs. Null: there are none. */
+  readonly secretsDirectory: string | null;
   readonly sandboxes?: Partial<SandboxSettings>;
   /** Output kept of each sandbox, both streams together. */
   readonly logBytesMax?: number;
@@ -193,7 +193,8 @@ class OpenSandboxRuntime implements Runtime {
   async secretValues(spec: Pick<SandboxSpec, "secrets">, signal: AbortSignal): Promise<readonly string[]> {
     assertOutsideTransition("opensandbox.secretValues");
     signal.throwIfAborted();
-    return readableSecretValues(this.#options.secretsDirectory, spec.secrets);
+    const { secretsDirectory } = this.#options;
+    return secretsDirectory === null ? [] : readableSecretValues(secretsDirectory, spec.secrets);
   }
 
   /** Only after the guard's proof, as a deletion proves nothing; done when the service has forgotten the sandbox. */
@@ -302,8 +303,12 @@ class OpenSandboxRuntime implements Runtime {
 
   /** A secret that can't be read fails the start and not the object, as everywhere. */
   #secrets(spec: SandboxSpec) {
+    const { secretsDirectory } = this.#options;
+    const names = Object.keys(spec.secrets);
+    if (names.length === 0) return { values: {} };
+    if (secretsDirectory === null) return { failure: `no secrets are kept here, so no ${names.join(", ")}` };
     try {
-      return { values: readSecrets(this.#options.secretsDirectory, spec.secrets) };
+      return { values: readSecrets(secretsDirectory, spec.secrets) };
     } catch (error) {
       return { failure: error instanceof Error ? error.message : String(error) };
     }
