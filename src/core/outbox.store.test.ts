@@ -160,7 +160,8 @@ test("S8: of a session's publications for one destination the first one alone is
   const elsewhere = await publish(kernel, { destination: "other" });
   const [a, b, ...more] = await claim(kernel);
   assert.ok(a && b);
-  assert.deepEqual([more.length, [a.resource, b.resource].sort()], [0, [one, elsewhere].sort()]);
+  assert.equal(more.length, 0);
+  assert.deepEqual(new Set([a.resource, b.resource]), new Set([one, elsewhere]));
   const head = a.resource === one ? a : b;
   await tryOnce(kernel, head, delivered);
   const next = await claimOne(kernel);

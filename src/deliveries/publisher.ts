@@ -94,7 +94,10 @@ export function startPublisher(options: PublisherOptions): Publisher {
     if (leave === null) return returnPublication(db, lease, busyPause());
     try {
       signal.throwIfAborted();
-      if ((await beginTry(db, lease, options.settling)) === "dead") return void options.settled?.("dead");
+      if ((await beginTry(db, lease, options.settling)) === "dead") {
+        options.settled?.("dead");
+        return;
+      }
       const delivery = await send(options, lease.tenant, publication, target, signal);
       const state = await settlePublication(db, lease, delivery, options.settling);
       options.settled?.(state);

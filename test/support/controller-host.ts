@@ -9,7 +9,8 @@ import { type Foundation, openFoundation } from "../../src/main/process.ts";
 import { kubernetesRuntime } from "../../src/runtimes/kubernetes/kubernetes-runtime.ts";
 import { openSandboxRuntime } from "../../src/runtimes/opensandbox/opensandbox-runtime.ts";
 import { processRuntime } from "../../src/runtimes/process/process-runtime.ts";
-import { type Moments, observedBlobs, observedDatabase, observedRuntime } from "./moments.ts";
+import { type Moments, observedBlobs, observedDatabase, observedEgress, observedRuntime } from "./moments.ts";
+import { hastyTries, loopbackEgress } from "./publisher.ts";
 
 /** What controllers on one store have in common, in this process and in others. Goes through JSON. */
 export interface SharedStore {
@@ -102,6 +103,11 @@ export async function openControllerHost(
       logBytesMax: 1_048_576n,
       logRetention: seconds(3600),
       attemptsMax: 100,
+      deliveries: {
+        egress: observedEgress(loopbackEgress(), moments),
+        keys: () => Promise.resolve([]),
+        settling: { policy: hastyTries },
+      },
       log,
     },
   );

@@ -1,5 +1,6 @@
 import type { Pool, PoolClient } from "pg";
 import type { BlobStore } from "../../src/core/blob.port.ts";
+import type { Egress } from "../../src/core/egress/egress.ts";
 import { assertOutsideTransition } from "../../src/core/outside.ts";
 import { beginTransition } from "../../src/core/postgres/transition.sql.ts";
 import type { Database } from "../../src/core/postgres/transition.ts";
@@ -75,6 +76,16 @@ export const observedRuntime = (runtime: Runtime, moments: Moments): Runtime =>
 /** The directory store serves its own capabilities beside the port; that part passes through. */
 export const observedBlobs = <T extends BlobStore>(blobs: T, moments: Moments): T =>
   observedPort("blobs", blobs, moments);
+
+/** Whose a call is stands in its URL. */
+export const observedEgress =
+  (egress: Egress, moments?: Moments): Egress =>
+  async (request) => {
+    await moments?.reach("call egress", request.url);
+    const answer = await egress(request);
+    await moments?.reach("returned egress", request.url);
+    return answer;
+  };
 
 function observedPort<T extends object>(port: string, target: T, moments: Moments): T {
   const tenants = new Map<string, string>();
