@@ -5,6 +5,7 @@ import { test } from "node:test";
 import { attemptTransitions } from "../src/executions/attempt.ts";
 import { jobTransitions } from "../src/executions/job.ts";
 import { sandboxTransitions } from "../src/sandboxes/sandbox.ts";
+import { activationTransitions } from "../src/sessions/activation.ts";
 
 type Table = Readonly<Record<string, Readonly<Record<string, string | null>>>>;
 
@@ -31,6 +32,7 @@ const machines: Readonly<Record<string, Table>> = {
   Job: jobTransitions,
   Attempt: attemptTransitions,
   Sandbox: sandboxTransitions,
+  Activation: activationTransitions,
 };
 
 for (const [name, table] of Object.entries(machines)) {
