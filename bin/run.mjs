@@ -12,6 +12,8 @@ const biome = "node_modules/@biomejs/biome/bin/biome";
 const tasks = {
   start: (node, args) => runChild(node, ["src/cli/main.ts", "start", ...args], { cwd: root }),
   test: (node, args) => runChild(node, ["test/support/run-tests.ts", ...args], { cwd: root }),
+  "test:cluster": (node, args) =>
+    runChild(node, ["test/support/run-cluster-tests.ts", ...args], { cwd: root }),
   check: (node) => runChecks(root, node),
   build: (node, args) => runChild(node, ["scripts/build.ts", ...args], { cwd: root }),
   format: (node, args) => runChild(node, [biome, "check", "--write", ...args], { cwd: root }),

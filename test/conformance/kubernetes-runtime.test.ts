@@ -1,7 +1,8 @@
 import { randomUUID } from "node:crypto";
-import { connectionFrom } from "../../src/runtimes/kubernetes/kube-config.ts";
+import { test } from "node:test";
 import { kubernetesRuntime } from "../../src/runtimes/kubernetes/kubernetes-runtime.ts";
 import { Cluster } from "../support/kubernetes/cluster.ts";
+import { realCluster } from "../support/kubernetes/real-cluster.ts";
 import { runtimeConformance } from "./runtime.ts";
 
 const logBytesMax = 12_000_000;
@@ -28,16 +29,17 @@ runtimeConformance(
   { shell, image: null, exactLogs: false, logBytesMax },
 );
 
-/** A cluster of one's own, with an image that has `sh`: only then is it more than the double. */
-const { KUBECONFIG, HOLDFAST_TEST_IMAGE, HOLDFAST_TEST_NAMESPACE = "default" } = process.env;
+const real = realCluster();
 
-if (KUBECONFIG !== undefined && HOLDFAST_TEST_IMAGE !== undefined) {
+if (typeof real === "string") {
+  test("runtime: kubernetes, on the cluster of KUBECONFIG", { skip: real });
+} else {
   runtimeConformance(
     "kubernetes, on the cluster of KUBECONFIG",
     async () => {
-      const { connection } = await connectionFrom({ kind: "kubeconfig", path: KUBECONFIG });
+      const { namespace } = real;
       const installation = `conformance-${randomUUID()}`;
-      const options = { connection, namespace: HOLDFAST_TEST_NAMESPACE, installation, logBytesMax };
+      const options = { connection: await real.connect(), namespace, installation, logBytesMax };
       return {
         runtime: kubernetesRuntime(options),
         other: kubernetesRuntime(options),
@@ -45,6 +47,6 @@ if (KUBECONFIG !== undefined && HOLDFAST_TEST_IMAGE !== undefined) {
         close: () => Promise.resolve(),
       };
     },
-    { shell, image: HOLDFAST_TEST_IMAGE, exactLogs: false, logBytesMax },
+    { shell, image: real.image, exactLogs: false, logBytesMax },
   );
 }

@@ -22,6 +22,10 @@ export async function connectionFrom(
       source.kind === "in-cluster" ? "this process runs in no pod" : "the kubeconfig names no cluster",
     );
   }
+  // Such as of a proxy on loopback. The client refuses it only when something is asked.
+  if (new URL(cluster.server).protocol === "http:" && !cluster.skipTLSVerify) {
+    throw invalid("a server without TLS needs insecure-skip-tls-verify: true in the kubeconfig");
+  }
   // What can't be passed on must not be left out in silence.
   if (cluster.proxyUrl !== undefined) throw invalid("a proxy of the kubeconfig (proxy-url) is not supported");
   const connection = { server: cluster.server, credentials: () => credentialsOf(config) };
