@@ -56,9 +56,12 @@ function fileNameOf(name: string): string {
   throw new UsageError(`the artifact's name ${visible(name)} is no plain file name`, "Give -O FILE.");
 }
 
+/** What the bytes have to be. */
+type Content = Pick<ArtifactView, "bytes" | "sha256">;
+
 export async function writeVerified(
   path: string,
-  artifact: ArtifactView,
+  artifact: Content,
   body: ReadableStream<Uint8Array>,
   force: boolean,
 ): Promise<void> {
@@ -88,7 +91,7 @@ export async function writeVerified(
 
 async function copyVerified(
   file: FileHandle,
-  artifact: ArtifactView,
+  artifact: Content,
   body: ReadableStream<Uint8Array>,
 ): Promise<void> {
   const hash = createHash("sha256");
@@ -103,10 +106,10 @@ async function copyVerified(
   if (bytes === artifact.bytes && found === artifact.sha256) return;
   throw new HoldfastError(
     "content_mismatch",
-    `what arrived of ${visible(artifact.name)} is not the artifact: ${bytes} bytes sha256:${found}, promised ${artifact.bytes} bytes sha256:${artifact.sha256}`,
+    `what arrived is not what was promised: ${bytes} bytes sha256:${found}, not ${artifact.bytes} bytes sha256:${artifact.sha256}`,
   );
 }
 
-function alreadyThere(path: string): UsageError {
+export function alreadyThere(path: string): UsageError {
   return new UsageError(`${path} exists`, "Give another file with -O, or --force to replace it.");
 }

@@ -10,15 +10,7 @@ export async function readJob(
   file: string,
   changes: { readonly labels: Readonly<Record<string, string>>; readonly priority: number | undefined },
 ): Promise<JobSubmission> {
-  const bytes = await readBounded(file);
-  const name = file === "-" ? "standard input" : file;
-  let submission: JobSubmission;
-  try {
-    ({ submission } = parseJobFile(bytes, name));
-  } catch (error) {
-    if (!isHoldfastError(error)) throw error;
-    throw new FileError(name, new TextDecoder().decode(bytes), error);
-  }
+  const { submission } = await readResource(file, parseJobFile);
   const { metadata } = submission;
   if (Object.keys(changes.labels).length === 0 && changes.priority === undefined) return submission;
   return checkSubmission({
@@ -31,8 +23,23 @@ export async function readJob(
   });
 }
 
+/** What is in a file, or in standard input for `-`; its mistakes are shown with their lines. */
+export async function readResource<T>(
+  file: string,
+  parse: (content: Uint8Array, name: string) => T,
+): Promise<T> {
+  const bytes = await readBounded(file);
+  const name = file === "-" ? "standard input" : file;
+  try {
+    return parse(bytes, name);
+  } catch (error) {
+    if (!isHoldfastError(error)) throw error;
+    throw new FileError(name, new TextDecoder().decode(bytes), error);
+  }
+}
+
 /** At most one byte more than a job file may have: enough to know that it is too large. */
-async function readBounded(file: string): Promise<Uint8Array> {
+export async function readBounded(file: string): Promise<Uint8Array> {
   const parts: Buffer[] = [];
   let size = 0;
   try {

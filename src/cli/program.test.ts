@@ -276,7 +276,7 @@ describe("the command line", { concurrency: 2 }, () => {
         const gateway = await scriptedGateway(t, { artifacts: [artifact], content: wrong });
         const { code, stderr } = await runCommand(["download", jobId, "-O", "other"], { ...gateway, cwd });
         assert.equal(code, 1);
-        assert.match(stderr, /is not the artifact/);
+        assert.match(stderr, /is not what was promised/);
       }
       assert.ok(!(await readdir(cwd)).some((name) => name.startsWith("other")));
     });

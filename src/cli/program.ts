@@ -1,8 +1,9 @@
 import { Command, Option } from "commander";
-import type { ConnectionFlags } from "./connection.ts";
-import type { CommandContext, OutputFormat, ServerFlags } from "./context.ts";
-import { labelFlag, numberFlag, outputFlag } from "./flags.ts";
+import type { CommandContext, ServerFlags } from "./context.ts";
+import { deliveryCommands } from "./delivery-commands.ts";
+import { labelFlag, numberFlag } from "./flags.ts";
 import { lazyCommand } from "./lazy-command.ts";
+import { at, serverCommand } from "./server-command.ts";
 
 const states = ["queued", "running", "succeeded", "failed", "cancelled"];
 
@@ -23,12 +24,14 @@ Examples:
   $ holdfast run job.yaml         submit a job and follow it
   $ holdfast get jobs             what there is
   $ holdfast logs -f ID           its output, as it comes
+  $ holdfast session start notes  talk to an agent
 
 The server is the one of --url or HOLDFAST_URL, else the one that runs in this checkout.
 Exit codes: 0 ok, 2 usage, 3 not found, 4 denied, 5 conflict, 6 unavailable, 7 job failed, 8 job cancelled,
-9 doctor found something.`,
+9 doctor found something, 12 something is needed first.`,
   );
   jobCommands(program, context);
+  sessionCommands(program, context);
   readingCommands(program, context);
   changingCommands(program, context);
   operatorCommands(program, context);
@@ -73,6 +76,15 @@ function jobCommands(program: Command, context: CommandContext): void {
     .option("--timestamps", "with the time of each line")
     .option("--prefix", "with attempt and phase before each line")
     .action(async (id: string, flags) => (await import("./logs.ts")).logs(context, id, at(program, flags)));
+}
+
+function sessionCommands(program: Command, context: CommandContext): void {
+  lazyCommand(program, "agent", "make, change and list the agents that sessions are begun with", async () =>
+    (await import("./agent.ts")).agentCommand(context, program),
+  );
+  lazyCommand(program, "session", "begin sessions of agents, talk to them, see what they did", async () =>
+    (await import("./session.ts")).sessionCommand(context, program),
+  );
 }
 
 function readingCommands(program: Command, context: CommandContext): void {
@@ -128,6 +140,8 @@ function readingCommands(program: Command, context: CommandContext): void {
     (await import("./describe.ts")).describeJob(context, id, at(program, flags)),
   );
 
+  deliveryCommands({ program, get, describe }, context);
+
   serverCommand(
     program,
     "watch",
@@ -139,6 +153,7 @@ function readingCommands(program: Command, context: CommandContext): void {
     ],
   )
     .option("--job <id>", "of this job")
+    .option("--session <id>", "of this session")
     .option("--kind <kind>", "of this kind of resource")
     .option("--after <cursor>", "those after this cursor")
     .action(async (flags) => (await import("./watch-changes.ts")).watch(context, at(program, flags)));
@@ -253,25 +268,4 @@ function operatorCommands(program: Command, context: CommandContext): void {
   lazyCommand(program, "start", "what `npm start` runs: dev, and the example job", async () =>
     (await import("./start.ts")).startCommand(context),
   );
-}
-
-/** The command's own flags with those of every command. */
-function at<Flags extends object>(program: Command, flags: Flags): Flags & ConnectionFlags {
-  return { ...program.opts<ConnectionFlags>(), ...flags };
-}
-
-function serverCommand(
-  parent: Command,
-  nameAndArguments: string,
-  description: string,
-  formats: readonly OutputFormat[],
-  examples: readonly (readonly [command: string, meaning: string])[],
-): Command {
-  const width = Math.max(...examples.map(([command]) => command.length));
-  const lines = examples.map(([command, meaning]) => `  $ ${command.padEnd(width)}   ${meaning}`);
-  return parent
-    .command(nameAndArguments)
-    .description(description)
-    .addOption(outputFlag(...formats))
-    .addHelpText("after", `\nExamples:\n${lines.join("\n")}`);
 }

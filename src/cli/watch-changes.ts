@@ -1,11 +1,12 @@
 import { type Client, CursorExpiredError, type WatchOptions } from "../client/client.ts";
 import type { ChangeEvent } from "../wire/job.ts";
 import { type CommandContext, clientOf, type ServerFlags } from "./context.ts";
-import { jobIdOf } from "./job-id.ts";
+import { jobIdOf, sessionIdOf } from "./job-id.ts";
 import { visible } from "./visible.ts";
 
 export interface WatchFlags extends ServerFlags {
   readonly job?: string;
+  readonly session?: string;
   readonly kind?: string;
   readonly after?: string;
 }
@@ -28,11 +29,12 @@ export async function* watchChanges(client: Client, options: WatchOptions): Asyn
 export async function watch(context: CommandContext, flags: WatchFlags): Promise<void> {
   const client = clientOf(context, flags);
   const job = flags.job === undefined ? undefined : await jobIdOf(client, flags.job);
-  for await (const change of client.watch({ after: flags.after, job, kind: flags.kind })) {
+  const session = flags.session === undefined ? undefined : await sessionIdOf(client, flags.session);
+  for await (const change of client.watch({ after: flags.after, job, session, kind: flags.kind })) {
     await context.terminal.out(flags.output === "json" ? `${JSON.stringify(change)}\n` : changeText(change));
   }
 }
 
-function changeText({ at, kind, id, operation, resource_version }: ChangeEvent): string {
+export function changeText({ at, kind, id, operation, resource_version }: ChangeEvent): string {
   return `${at.slice(11, 23)}  ${visible(kind)}/${id}  ${visible(operation)}  version ${resource_version}\n`;
 }

@@ -27,6 +27,8 @@ export const exitCodes = {
   schema_incompatible: 10,
   /** The store has no schema, another installation's, or migrations with other bytes. */
   schema_unusable: 11,
+  /** The activation that was followed waits for somebody: a permission, or a word to try again. */
+  action_required: 12,
   /** Ctrl-C, as shells report it. */
   interrupted: 130,
   /** Whoever read the output stopped reading, as shells report it. */

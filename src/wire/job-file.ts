@@ -3,6 +3,7 @@ import { HoldfastError } from "./holdfast-error.ts";
 import { type JobSubmission, jobLimits } from "./job.ts";
 import { fileText } from "./job-file-text.ts";
 import { placeOf, readDocument } from "./job-file-yaml.ts";
+import type { Problem } from "./schema-problems.ts";
 import { invalidSubmission, submissionProblems } from "./submission.ts";
 
 /**
@@ -13,6 +14,15 @@ export function parseJobFile(
   content: string | Uint8Array,
   name: string,
 ): { readonly submission: JobSubmission } {
+  return { submission: parseFile(content, name, submissionProblems) as JobSubmission }; // it has no problem
+}
+
+/** The same for a file of another kind: `problemsOf` says all that is wrong with what is in it. */
+export function parseFile(
+  content: string | Uint8Array,
+  name: string,
+  problemsOf: (value: unknown) => Problem[],
+): unknown {
   const bytes = typeof content === "string" ? content.length : content.byteLength;
   if (bytes > jobLimits.fileBytesMax) {
     const message = `a job file has at most ${jobLimits.fileBytesMax} bytes`;
@@ -29,8 +39,8 @@ export function parseJobFile(
   if (!document.ok) {
     throw new HoldfastError("invalid_request", `${name} can't be read.`, { fields: document.problems });
   }
-  const problems = submissionProblems(document.value);
-  if (problems.length === 0) return { submission: document.value as JobSubmission }; // It has no problem.
+  const problems = problemsOf(document.value);
+  if (problems.length === 0) return document.value;
   // Thousands of mistakes are one mistake; their places are not worth looking up.
   const placed = problems.slice(0, 100).map((problem) => ({
     ...problem,
