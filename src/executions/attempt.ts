@@ -128,7 +128,7 @@ export function decide(view: AttemptSnapshot): Step {
   if (running !== undefined) return settle(view, running, stopReason(view, lastCall(view, running.name)));
   const failed = view.phases.find((phase) => phase.state === "failed");
   const stop = stopReason(view, view.deadline);
-  if (stop !== null) return finish(stop, null);
+  if (stop !== null) return finish(stop, failed?.failure ?? null);
   if (failed !== undefined) return { do: "finish", outcome: "failed", failure: failed.failure };
   const next = view.phases.find((phase) => phase.state === "pending");
   if (next === undefined) return { do: "finish", outcome: "succeeded", failure: null };
@@ -171,16 +171,25 @@ function begin(view: AttemptSnapshot, phase: Phase): NextPhase {
   return { phase, planned, ordinal };
 }
 
+/** `failure`: of a phase that has failed. It is told when it tells more of the same. */
 function finish(stop: StopReason, failure: Failure | null): Step {
-  return stop === "cancelled"
-    ? { do: "finish", outcome: "cancelled", failure }
-    : { do: "finish", outcome: "failed", failure: deadlineFailure };
+  if (stop === "cancelled") return { do: "finish", outcome: "cancelled", failure: null };
+  const tells = failure?.code === deadlineFailure.code;
+  return { do: "finish", outcome: "failed", failure: tells ? failure : deadlineFailure };
 }
 
 export const deadlineFailure: Failure = {
   code: "deadline_exceeded",
   message: "The attempt did not end before its deadline and was stopped.",
 };
+
+/** With what its sandbox says: one that never had a node, or was never created, says why. */
+function overdueFailure(phase: Phase, sandbox: Sandbox | undefined): Failure {
+  const { code, message } = deadlineFailure;
+  const said = sandbox?.message ?? null;
+  const words = said === null ? message : `${message} Phase ${phase.name}: ${said}`;
+  return { code, message: words.slice(0, failureMessageLengthMax) };
+}
 
 /** Why a phase failed; null when it went well. */
 function phaseFailure(
@@ -194,7 +203,7 @@ function phaseFailure(
     return { code: "cancelled", message: `Phase ${phase.name} was stopped because the job was cancelled.` };
   }
   const overdue = sandbox?.stopReason === "deadline" || sandbox?.outcome === "deadline";
-  if (overdue || (stop === "deadline" && !started)) return deadlineFailure;
+  if (overdue || (stop === "deadline" && !started)) return overdueFailure(phase, sandbox);
   if (!started) {
     const reason = sandbox?.message ?? "no sandbox of it came up";
     return { code: "start_failed", message: `Phase ${phase.name} could not be started: ${reason}` };

@@ -50,6 +50,7 @@ export async function attend<Context extends SandboxContext, View>(
     logs,
     records,
     fenced: new Set(),
+    obstacles: new Map(),
     pause: (ms, also) => pause(ms, also),
   };
 

@@ -33,6 +33,8 @@ export interface SandboxAttendance<Context extends SandboxContext = SandboxConte
   readonly records: SandboxRecords;
   /** Sandboxes whose outside epoch this controller has raised to its own. A takeover does that first. */
   readonly fenced: Set<string>;
+  /** Why a sandbox can't be created, by its last try. */
+  readonly obstacles: Map<string, string>;
   /** Wait for a change of the owner, at most `ms`, or until `also` settles. */
   readonly pause: (ms: number, also?: (signal: AbortSignal) => Promise<void>) => Promise<void>;
 }

@@ -1,7 +1,12 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { isHoldfastError } from "../core/errors.ts";
 import { monotonicMs } from "../core/monotonic.ts";
-import { RuntimeRefusal, type SandboxOutcome, type SandboxRef } from "../core/runtime.port.ts";
+import {
+  type Observation,
+  RuntimeRefusal,
+  type SandboxOutcome,
+  type SandboxRef,
+} from "../core/runtime.port.ts";
 import { type Instant, microseconds, toMilliseconds } from "../core/time.ts";
 import { type NamedSandbox, readSpec, runtimeOf, type SandboxAttendance } from "./context.ts";
 import type { Sandbox } from "./sandbox.ts";
@@ -44,7 +49,7 @@ export async function performSandboxStep(
     case "abandon":
       return records.stopped(
         step.sandbox,
-        neverStarted("It was planned and never recorded outside."),
+        neverStarted(notCreated(attendance.obstacles.get(step.sandbox.id))),
         "its UID was never recorded, so it was never released",
       );
     case "drain":
@@ -61,13 +66,18 @@ function named(sandbox: Sandbox): NamedSandbox {
 
 const refOf = (sandbox: NamedSandbox): SandboxRef => ({ name: sandbox.name, uid: sandbox.uid });
 
+const notCreated = (obstacle: string | undefined): string =>
+  obstacle === undefined
+    ? "It was planned and never recorded outside."
+    : `It could not be created: ${obstacle}`;
+
 function neverStarted(message: string): SandboxOutcome {
   return { kind: "never_started", exitCode: null, signal: null, message, startedAt: null, finishedAt: null };
 }
 
 /** Create it held, or find what was created before, and commit its UID. Nothing in it runs yet. */
 async function hold(
-  { context, lease, signal, fenced, records }: SandboxAttendance,
+  { context, lease, signal, fenced, obstacles, records }: SandboxAttendance,
   look: SandboxLook,
   sandbox: Sandbox,
 ): Promise<void> {
@@ -94,6 +104,7 @@ async function hold(
     fenced.add(sandbox.id);
     await records.held(sandbox, uid);
   } catch (error) {
+    if (error instanceof Error && !isHoldfastError(error)) obstacles.set(sandbox.id, error.message);
     if (!(error instanceof RuntimeRefusal) || error.reason === "superseded") throw error;
     // It can't be created, now or later. Nobody recorded it, so nothing of it ever ran.
     const outcome = { ...neverStarted(error.message), kind: "start_failed" } as const;
@@ -139,6 +150,7 @@ async function watch(attendance: SandboxAttendance, look: SandboxLook, sandbox: 
   const runtime = runtimeOf(context, sandbox);
   await fence(attendance, sandbox);
   const observation = await runtime.observe(refOf(sandbox), signal);
+  await answered(attendance, sandbox, observation);
   switch (observation.state) {
     case "held":
       // Its controller died between the commit and the release.
@@ -175,6 +187,7 @@ async function prove(attendance: SandboxAttendance, sandbox: NamedSandbox): Prom
     }
   }
   const observation = await runtime.observe(refOf(sandbox), signal);
+  await answered(attendance, sandbox, observation);
   switch (observation.state) {
     case "stopped":
       return records.stopped(sandbox, observation.outcome, observation.proof);
@@ -196,6 +209,16 @@ async function prove(attendance: SandboxAttendance, sandbox: NamedSandbox): Prom
 async function unproven(attendance: SandboxAttendance, sandbox: NamedSandbox, reason: string): Promise<void> {
   await attendance.records.unproven(sandbox, reason);
   await attendance.pause(proveAgainMs);
+}
+
+/** What was in question is no more once the world says that it has not stopped. A stop that is proven ends it too. */
+async function answered(
+  { records }: SandboxAttendance,
+  sandbox: NamedSandbox,
+  { state }: Observation,
+): Promise<void> {
+  const alive = state === "held" || state === "running" || state === "stopping";
+  if (alive && sandbox.unprovenSince !== null) await records.answered(sandbox);
 }
 
 async function drain({ logs, records, signal }: SandboxAttendance, sandbox: NamedSandbox): Promise<void> {
@@ -229,9 +252,16 @@ export async function removeSandboxes(
     const uid = sandbox.uid ?? (await runtime.find(sandbox.name, signal));
     if (uid !== null) {
       const ref = { name: sandbox.name, uid };
-      if (sandbox.uid === null) await runtime.stop(ref, lease.epoch, signal);
+      // Nobody has asked it to stop: it is unknown, or an operator's word stands for its proof.
+      const unasked = sandbox.uid === null || sandbox.unprovenSince !== null;
+      if (unasked) await runtime.stop(ref, lease.epoch, signal).catch(passGone);
       await runtime.remove(ref, signal);
     }
     await records.removed(sandbox);
   }
+}
+
+function passGone(error: unknown): void {
+  if (error instanceof RuntimeRefusal && (error.reason === "gone" || error.reason === "wrong_uid")) return;
+  throw error;
 }

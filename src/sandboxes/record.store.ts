@@ -41,6 +41,8 @@ export interface SandboxRecords {
   readonly stopped: (sandbox: Sandbox, outcome: SandboxOutcome, proof: string) => Promise<void>;
   /** The world can't be asked whether it has stopped: people see since when, and why. */
   readonly unproven: (sandbox: Sandbox, reason: string) => Promise<void>;
+  /** The world can be asked again, and it has not stopped: nobody may take an operator's word for it any more. */
+  readonly answered: (sandbox: Sandbox) => Promise<void>;
   /** This object is gone outside. */
   readonly removed: (sandbox: Sandbox) => Promise<void>;
   /** Output, in order; a replay changes nothing (E15). */
@@ -96,6 +98,8 @@ export function sandboxRecords(owner: SandboxOwnership): SandboxRecords {
       move(sandbox, "sandbox.stop_unproven", { reason: reason.slice(0, 1000) }, (tx) =>
         sandboxes.markStopUnproven(tx, sandbox.id, reason),
       ),
+    answered: (sandbox) =>
+      move(sandbox, "sandbox.answered", {}, (tx) => sandboxes.clearStopUnproven(tx, sandbox.id)),
     removed: (sandbox) =>
       move(sandbox, "sandbox.removed", {}, (tx) => sandboxes.removeSandbox(tx, sandbox.id), owner.lock),
     appendLog: (sandbox, append) =>

@@ -56,6 +56,13 @@ set stop_unproven_at = coalesce(stop_unproven_at, holdfast.ledger_now()), stop_u
 where tenant_id = holdfast.current_tenant() and sandbox_id = :sandbox
   and state in ('held', 'released', 'stopping') and stop_unproven_reason is distinct from :reason;
 
+-- The world answers again, and it has not stopped: nothing is in question any more.
+-- name: clearStopUnproven :exec
+update holdfast.sandbox_attempts
+set stop_unproven_at = null, stop_unproven_reason = null
+where tenant_id = holdfast.current_tenant() and sandbox_id = :sandbox
+  and state in ('held', 'released', 'stopping') and stop_unproven_at is not null;
+
 -- An operator says that it has stopped, where the world can't be asked. What kept it from being proven stays on record.
 -- name: overrideStop :exec
 update holdfast.sandbox_attempts

@@ -193,6 +193,22 @@ where tenant_id = holdfast.current_tenant() and sandbox_id = $2
   and state in ('held', 'released', 'stopping') and stop_unproven_reason is distinct from $1`,
 );
 
+export interface ClearStopUnprovenParams {
+  readonly sandbox: string;
+}
+
+/** The world answers again, and it has not stopped: nothing is in question any more. */
+export const clearStopUnproven = statement<ClearStopUnprovenParams, never, "exec">(
+  "sandbox.clearStopUnproven",
+  "exec",
+  ["sandbox"],
+  ["plain"],
+  `update holdfast.sandbox_attempts
+set stop_unproven_at = null, stop_unproven_reason = null
+where tenant_id = holdfast.current_tenant() and sandbox_id = $1
+  and state in ('held', 'released', 'stopping') and stop_unproven_at is not null`,
+);
+
 export interface OverrideStopParams {
   readonly message: string;
   readonly principal: string;

@@ -111,6 +111,9 @@ export const proveSandboxStopped = (
 export const markStopUnproven = (tx: Transaction, sandbox: SandboxId, reason: string): Moved =>
   moved(tx.run(sql.markStopUnproven, { sandbox, reason: reason.slice(0, 1000) }));
 
+export const clearStopUnproven = (tx: Transaction, sandbox: SandboxId): Moved =>
+  moved(tx.run(sql.clearStopUnproven, { sandbox }));
+
 /** An operator's word in place of a proof. Only while its stop is unproven. */
 export const overrideStop = (
   tx: Transaction,

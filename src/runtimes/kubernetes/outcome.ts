@@ -1,7 +1,16 @@
 import type { SandboxOutcome } from "../../core/runtime.port.ts";
 import { type Instant, instant } from "../../core/time.ts";
 import type { ContainerStatus, Pod, Terminated } from "./pod.ts";
-import { deadlineOf, isDeleting, isHeld, mainContainer, neverBound, stopMarkOf, time } from "./pod-marks.ts";
+import {
+  changedWhileHeld,
+  deadlineOf,
+  isDeleting,
+  isHeld,
+  mainContainer,
+  neverBound,
+  stopMarkOf,
+  time,
+} from "./pod-marks.ts";
 import { conditionOf } from "./proof.ts";
 
 type Kind = SandboxOutcome["kind"];
@@ -72,11 +81,10 @@ const lostWords = "Its node lost it, as by a restart; how it ended is not known"
 function withoutNode(pod: Pod): SandboxOutcome {
   const nothing = { exitCode: null, signal: null, startedAt: null, finishedAt: null };
   if (isHeld(pod)) {
-    return {
-      kind: "never_started",
-      ...nothing,
-      message: "It was ended while it was held, and never started.",
-    };
+    const message = changedWhileHeld(pod)
+      ? "Its spec was changed by somebody else while it was held, so it was ended without being started."
+      : "It was ended while it was held, and never started.";
+    return { kind: "never_started", ...nothing, message };
   }
   const deadline = deadlineOf(pod);
   const deleted = time(pod.metadata.deletionTimestamp);

@@ -44,6 +44,10 @@ export const isHeld = (pod: Pod): boolean => (pod.spec.schedulingGates ?? []).le
 export const isDeleting = (pod: Pod): boolean => pod.metadata.deletionTimestamp !== undefined;
 export const hasNode = (pod: Pod): boolean => (pod.spec.nodeName ?? "") !== "";
 
+/** Everything of ours that changes a spec releases or deletes; the second raises the generation too. */
+export const changedWhileHeld = (pod: Pod): boolean =>
+  (pod.metadata.generation ?? 1) > (isDeleting(pod) ? 2 : 1);
+
 /** Never bound and being deleted: the API server refuses to bind a deleting pod, so it can never run. */
 export const neverBound = (pod: Pod): boolean => isDeleting(pod) && !hasNode(pod);
 

@@ -2,7 +2,7 @@ import { RuntimeRefusal } from "../../core/runtime.port.ts";
 import type { Microseconds } from "../../core/time.ts";
 import { ApiError } from "./api-error.ts";
 import type { Pod } from "./pod.ts";
-import { epochOf, isDeleting } from "./pod-marks.ts";
+import { changedWhileHeld, epochOf, isDeleting } from "./pod-marks.ts";
 
 /** An admission that only another manifest would pass. The server has no reason of its own for it. */
 const securityRefusal = "violates PodSecurity";
@@ -27,7 +27,7 @@ export function requireReleasable(pod: Pod, epoch: bigint, limit: Microseconds):
     throw new RuntimeRefusal("invalid", `fence epoch ${epoch} before releasing with it`);
   }
   if (limit <= 0n) throw new RuntimeRefusal("invalid", "nothing is left of the deadline");
-  if (pod.metadata.generation !== 1) {
+  if (changedWhileHeld(pod)) {
     throw new RuntimeRefusal("invalid", "its spec was changed by somebody else while it was held");
   }
 }

@@ -1,5 +1,6 @@
 import type { Pod } from "./pod.ts";
 import {
+  changedWhileHeld,
   deadlineOf,
   hasNode,
   holdEndOf,
@@ -46,8 +47,12 @@ export function nextStep(pod: Pod, now: number): Step {
   return deadlineStep(pod, now);
 }
 
-/** A held pod past its hold limit (E21), or a released one past its deadline (E4): no clock runs for it. */
+/**
+ * A held pod past its hold limit (E21), or a released one past its deadline (E4): no clock runs for it. And a held one
+ * that is not what was created any more, so that nobody will release it.
+ */
 function withoutNode(pod: Pod, now: number): boolean {
+  if (isHeld(pod) && changedWhileHeld(pod)) return true;
   const end = isHeld(pod) ? holdEndOf(pod) : deadlineOf(pod);
   return end !== null && now >= end;
 }
