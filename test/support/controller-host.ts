@@ -29,7 +29,12 @@ export interface SharedStore {
 /** What executions run as: processes of this host, or pods of whoever answers there. */
 export type Place =
   | { readonly kind: "process" }
-  | { readonly kind: "kubernetes"; readonly server: string; readonly namespace: string }
+  | {
+      readonly kind: "kubernetes";
+      readonly server: string;
+      readonly namespace: string;
+      readonly token: string;
+    }
   | { readonly kind: "opensandbox"; readonly url: string };
 
 export interface ControllerHost {
@@ -54,8 +59,8 @@ export function runtimeOf({ directory, installation, place }: SharedStore): Runt
       sandboxes: { image: "registry.test/shell:1" },
     });
   }
-  const { server, namespace } = place;
-  const credentials = () => Promise.resolve({});
+  const { server, namespace, token } = place;
+  const credentials = () => Promise.resolve({ authorization: `Bearer ${token}` });
   const pods = { image: "registry.test/shell:1" };
   return kubernetesRuntime({ connection: { server, credentials }, namespace, installation, pods });
 }

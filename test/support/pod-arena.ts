@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { randomBytes } from "node:crypto";
 import { type Arena, type ArenaScope, openArena, type World } from "./arena.ts";
 import { Cluster } from "./kubernetes/cluster.ts";
 import type { HeldRequest } from "./kubernetes/held-requests.ts";
@@ -18,10 +19,12 @@ export async function openPodArena(
   { leaseMs = 2_000 }: { readonly leaseMs?: number } = {},
 ): Promise<PodArena> {
   const cluster = await Cluster.start();
+  const token = randomBytes(24).toString("hex");
+  cluster.token = token;
   scope.after(() => cluster.close());
   const pods = () => cluster.store.all(namespace);
   const world: World = {
-    place: { kind: "kubernetes", server: cluster.connection().server, namespace },
+    place: { kind: "kubernetes", server: cluster.connection().server, namespace, token },
     async assertNoneRun() {
       await until("no container is left", () => cluster.kubelet.running === 0);
       assert.deepEqual(pods(), [], "pods");

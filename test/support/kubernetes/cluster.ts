@@ -18,7 +18,12 @@ export interface Fault {
   readonly matches: (request: SeenRequest) => boolean;
   readonly times: number;
   readonly does:
-    | { readonly kind: "status"; readonly code: number; readonly retryAfter?: number }
+    | {
+        readonly kind: "status";
+        readonly code: number;
+        readonly retryAfter?: number;
+        readonly message?: string;
+      }
     /** The connection goes before anything happens. */
     | { readonly kind: "reset" }
     /** It happens, and the answer is lost. */
@@ -127,7 +132,7 @@ export class Cluster {
         request.socket.destroy();
         return;
       }
-      if (fault?.kind === "status") throw faultStatus(fault.code, fault.retryAfter);
+      if (fault?.kind === "status") throw faultStatus(fault);
       this.#authenticate(request);
       await this.#route(seen, request, response, fault?.kind === "lost");
     } catch (error) {
@@ -258,10 +263,14 @@ const createTypes =
 
 const unsupported = (message: string): StatusError => new StatusError(415, "UnsupportedMediaType", message);
 
-function faultStatus(code: number, retryAfter: number | undefined): StatusError {
-  const reasons: Readonly<Record<number, string>> = { 429: "TooManyRequests", 503: "ServiceUnavailable" };
+function faultStatus({ code, retryAfter, message }: Fault["does"] & { kind: "status" }): StatusError {
+  const reasons: Readonly<Record<number, string>> = {
+    403: "Forbidden",
+    429: "TooManyRequests",
+    503: "ServiceUnavailable",
+  };
   const headers = retryAfter === undefined ? {} : { "retry-after": String(retryAfter) };
-  return new StatusError(code, reasons[code] ?? "InternalError", "injected", {}, headers);
+  return new StatusError(code, reasons[code] ?? "InternalError", message ?? "injected", {}, headers);
 }
 
 function readDelete(body: string, query: URLSearchParams): DeleteInput {
