@@ -182,7 +182,8 @@ export async function openController(
     everyMs: ledgerEveryMs,
     onError: (error) => role.log.warn({ err: error }, "the ledger could not be swept and is swept again"),
   });
-  const publisher = role.deliveries === undefined ? null : openPublisher(foundation, role, role.deliveries);
+  const publisher =
+    role.deliveries === undefined ? null : openPublisher(foundation, { ...role, metrics }, role.deliveries);
   return {
     controller,
     sessions,
@@ -205,7 +206,7 @@ export async function openController(
 
 function openPublisher(
   { db, holder, lookout, keeper, leaseUs }: Foundation,
-  { log }: ControllerRole,
+  { log, metrics }: Pick<ControllerRole, "log"> & { readonly metrics: Metrics },
   deliveries: DeliveryRole,
 ): Publisher {
   return startPublisher({
@@ -216,6 +217,7 @@ function openPublisher(
     leaseUs,
     timeoutMs: deliveryTimeoutMs,
     ...deliveries,
+    settled: metrics.tried,
     log: (level, message, details) => log[level](details, message),
   });
 }

@@ -47,6 +47,8 @@ test("W12: a reading says what waits, runs and gets on, and nothing of whom or w
   const metrics = open();
   metrics.refused("fenced");
   metrics.lost("execution");
+  metrics.tried("delivered");
+  metrics.tried("pending");
   metrics.requests("kubernetes")({ verb: "create", resource: "pods" }, 201);
   metrics.requests("kubernetes")({ verb: "get", resource: "pods" }, 0);
   const { text, contentType } = await metrics.read(sources);
@@ -58,6 +60,8 @@ test("W12: a reading says what waits, runs and gets on, and nothing of whom or w
     'holdfast_attempts{state="active"} 1',
     'holdfast_attempts{state="finished"} 4',
     "holdfast_database_up 1",
+    'holdfast_deliveries_total{result="delivered"} 1',
+    'holdfast_deliveries_total{result="failed"} 1',
     'holdfast_fence_refusals_total{code="fenced"} 1',
     'holdfast_info{release="1.2.3",process="controller"} 1',
     "holdfast_jobs_waiting_max 1000",

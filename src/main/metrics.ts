@@ -1,5 +1,6 @@
 import { Counter, Gauge, Registry } from "prom-client";
 import { monotonicMs } from "../core/monotonic.ts";
+import type { PublicationState } from "../core/outbox.ts";
 import type { ErrorCode } from "../wire/errors.ts";
 import type { Load } from "./load.store.ts";
 
@@ -37,6 +38,7 @@ export const metricTable = {
     "resource",
     "status",
   ),
+  deliveries: counter("holdfast_deliveries_total", "Tries to deliver, by what came of them", "result"),
 } as const satisfies Readonly<Record<string, Metric>>;
 
 /** What is read for each reading. */
@@ -53,6 +55,8 @@ export interface Metrics {
   /** Counts what the database refused. */
   readonly refused: (code: ErrorCode) => void;
   readonly lost: (kind: string) => void;
+  /** Counts tries to deliver, by what the publication was afterwards. */
+  readonly tried: (state: PublicationState) => void;
   /** Counts requests of a runtime. */
   readonly requests: (
     runtime: string,
@@ -87,6 +91,7 @@ export function openMetrics(about: { readonly release: string; readonly process:
   const lost = counterOf(metricTable.lost);
   const refused = counterOf(metricTable.refused);
   const requests = counterOf(metricTable.requests);
+  const deliveries = counterOf(metricTable.deliveries);
 
   function fillStore(load: Load | null): void {
     gauges.databaseUp.set(load === null ? 0 : 1);
@@ -128,6 +133,7 @@ export function openMetrics(about: { readonly release: string; readonly process:
   return {
     refused: (code) => refused.inc({ code }),
     lost: (kind) => lost.inc({ kind }),
+    tried: (state) => deliveries.inc({ result: state === "pending" ? "failed" : state }),
     requests:
       (runtime) =>
       ({ verb, resource }, status) =>
