@@ -1,9 +1,16 @@
 import { setTimeout as delay } from "node:timers/promises";
+import { monotonicMs } from "./monotonic.ts";
 
 /** A background loop of a process. */
 export interface Loop {
   /** Ends the loop after its present turn, which sees the signal abort. */
   stop(): Promise<void>;
+}
+
+/** One whose turns are watched. */
+export interface TurningLoop extends Loop {
+  /** When it last ended a turn without a failure, or began; on the monotonic clock. For readiness. */
+  readonly turnedAt: number;
 }
 
 const backoffFirstMs = 100;
@@ -16,10 +23,18 @@ const backoffMaxMs = 5_000;
 export function startLoop(options: {
   readonly turn: (signal: AbortSignal) => Promise<void>;
   readonly onError: (error: unknown) => void;
-}): Loop {
+}): TurningLoop {
   const stopping = new AbortController();
-  const ended = run(options.turn, options.onError, stopping.signal);
+  let turnedAt = monotonicMs();
+  const turn = async (signal: AbortSignal) => {
+    await options.turn(signal);
+    turnedAt = monotonicMs();
+  };
+  const ended = run(turn, options.onError, stopping.signal);
   return {
+    get turnedAt() {
+      return turnedAt;
+    },
     async stop() {
       stopping.abort();
       await ended;

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { lockSequencer, stampChanges } from "./change.sql.ts";
 import type { Lookout } from "./lookout.ts";
-import { type Loop, startLoop } from "./loop.ts";
+import { startLoop, type TurningLoop } from "./loop.ts";
 import { type Database, transition } from "./postgres/transition.ts";
 
 const busyFirstMs = 10;
@@ -17,7 +17,7 @@ export function startSequencer(options: {
   readonly lookout: Pick<Lookout, "wait" | "now">;
   readonly batch?: number;
   readonly onError: (error: unknown) => void;
-}): Loop {
+}): TurningLoop {
   const { db, lookout } = options;
   let since = 0;
   let busyMs = busyFirstMs;

@@ -35,6 +35,8 @@ export interface ChangeReader {
    * between the look and the waiting is not missed so. Rejects with the signal's reason.
    */
   waitFor(tenant: TenantId, root: string, signal: AbortSignal): Promise<ChangePosition>;
+  /** When it last read on, on the monotonic clock. For readiness. */
+  readonly turnedAt: number;
   stop(): Promise<void>;
 }
 
@@ -101,6 +103,9 @@ export async function startChangeReader(options: {
   return {
     subscribe,
     position: () => position,
+    get turnedAt() {
+      return loop.turnedAt;
+    },
     waitFor(tenant, root, signal) {
       return new Promise((resolve, reject) => {
         if (signal.aborted) return reject(signal.reason as Error);

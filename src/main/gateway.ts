@@ -1,12 +1,13 @@
 import type { Logger } from "pino";
 import type { BlobStore } from "../core/blob.port.ts";
+import { monotonicMs } from "../core/monotonic.ts";
 import type { GatewayLimits } from "../http/limits.ts";
 import type { Authenticator } from "../http/principal.ts";
 import { type RunningGateway, startGateway } from "../http/server.ts";
 import { apiRoutes } from "./api.ts";
 import { examine } from "./doctor.ts";
 import type { Foundation } from "./process.ts";
-import { loopProgress } from "./progress.ts";
+import { loopProgress, watchTurns } from "./progress.ts";
 
 export interface GatewayRole {
   readonly host: string;
@@ -23,10 +24,11 @@ export interface GatewayRole {
 }
 
 /** The public API of a process. */
-export function openGateway(foundation: Foundation, role: GatewayRole): Promise<RunningGateway> {
-  const { db, reader, doorbell, lookout } = foundation;
-  const progress = () => [loopProgress("lookout", lookout.lastAnsweredAt)];
-  return startGateway({
+export async function openGateway(foundation: Foundation, role: GatewayRole): Promise<RunningGateway> {
+  const { db, reader, sequencer, doorbell, lookout } = foundation;
+  const stamping = watchTurns(lookout, "unstamped", sequencer);
+  const reading = watchTurns(lookout, "position", reader);
+  const gateway = await startGateway({
     db,
     reader,
     doorbell,
@@ -42,6 +44,18 @@ export function openGateway(foundation: Foundation, role: GatewayRole): Promise<
     ...(role.limits === undefined ? {} : { limits: role.limits }),
     authenticators: role.authenticators ?? [],
     log: role.log,
-    progress,
+    progress: () => [
+      loopProgress("lookout", lookout.lastAnsweredAt),
+      loopProgress("sequencer", monotonicMs() - stamping.overdueMs()),
+      loopProgress("reader", monotonicMs() - reading.overdueMs()),
+    ],
   });
+  return {
+    ...gateway,
+    async close() {
+      stamping.stop();
+      reading.stop();
+      await gateway.close();
+    },
+  };
 }

@@ -3,6 +3,7 @@ import type { IncarnationId } from "../core/ids.ts";
 import { registerIncarnation } from "../core/incarnation.store.ts";
 import { leaseTime, renewEveryMs } from "../core/lease.ts";
 import { type Lookout, startLookout } from "../core/lookout.ts";
+import type { TurningLoop } from "../core/loop.ts";
 import { type Doorbell, openDoorbell } from "../core/postgres/doorbell.ts";
 import { type LeaseKeeper, startLeaseKeeper } from "../core/postgres/lease-keeper.ts";
 import { type ConnectionSettings, openPools, type Pools } from "../core/postgres/pool.ts";
@@ -23,6 +24,7 @@ export interface Foundation {
   readonly doorbell: Doorbell;
   readonly lookout: Lookout;
   readonly reader: ChangeReader;
+  readonly sequencer: TurningLoop;
   readonly keeper: LeaseKeeper;
   readonly leaseUs: Microseconds;
   close(): Promise<void>;
@@ -112,7 +114,7 @@ export async function openFoundation(options: FoundationOptions): Promise<Founda
       },
     });
     closers.push(() => keeper.close());
-    return { db, store, holder, doorbell, lookout, reader, keeper, leaseUs, close };
+    return { db, store, holder, doorbell, lookout, reader, sequencer, keeper, leaseUs, close };
   } catch (error) {
     await close();
     throw error;

@@ -1,4 +1,4 @@
-import type { Lookout } from "../core/lookout.ts";
+import type { Lookout, Topic } from "../core/lookout.ts";
 import { monotonicMs } from "../core/monotonic.ts";
 import type { Controller } from "../executions/controller.ts";
 import type { LoopProgress } from "../http/health.ts";
@@ -16,23 +16,32 @@ export function loopProgress(name: string, at: number | null): LoopProgress {
 }
 
 export interface ClaimWatch {
-  /** Milliseconds since an attempt was seen to be due and the claiming loop has not turned. */
+  /** Milliseconds since something to do was seen and the loop has not turned. */
   overdueMs(): number;
   stop(): void;
 }
 
-/**
- * Whether the loop that claims attempts follows what it is told. It rests for as long as nothing is due, so the
- * time of its last turn says nothing by itself.
- */
+/** The same of the loop that claims attempts. */
 export function watchClaims(
   lookout: Pick<Lookout, "on">,
   kind: string,
   controller: Pick<Controller, "turnedAt">,
 ): ClaimWatch {
+  return watchTurns(lookout, `due:${kind}`, controller);
+}
+
+/**
+ * Whether a loop follows what it is told. It rests for as long as there is nothing to do, so the time of its last
+ * turn says nothing by itself.
+ */
+export function watchTurns(
+  lookout: Pick<Lookout, "on">,
+  topic: Topic,
+  loop: { readonly turnedAt: number },
+): ClaimWatch {
   let seenAt: number | null = null;
-  const open = () => (seenAt !== null && controller.turnedAt < seenAt ? seenAt : null);
-  const stop = lookout.on(`due:${kind}`, () => {
+  const open = () => (seenAt !== null && loop.turnedAt < seenAt ? seenAt : null);
+  const stop = lookout.on(topic, () => {
     seenAt = open() ?? monotonicMs();
   });
   return {
