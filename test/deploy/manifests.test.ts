@@ -3,7 +3,7 @@ import { spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
-import { describe, test } from "node:test";
+import { describe, type TestContext, test } from "node:test";
 import { pino } from "pino";
 import { configKeys, type KeyTable } from "../../src/config/keys.ts";
 import { type Config, type Environment, parseConfig, required } from "../../src/config.ts";
@@ -277,6 +277,22 @@ describe("the network", () => {
     ]);
   });
 
+  test("G13: an option allows exactly what it is for", () => {
+    const allowed = (option: string) =>
+      manifestsOf(`options/${option}`)
+        .filter((manifest) => manifest["kind"] === "NetworkPolicy")
+        .flatMap(allowedBy);
+    assert.deepEqual(allowed("issuer"), ["holdfast gateway → 192.0.2.4/32 TCP 443"]);
+    assert.deepEqual(allowed("opensandbox"), ["holdfast controller → 192.0.2.5/32 TCP 443"]);
+    assert.deepEqual(allowed("destinations"), ["holdfast controller → 0.0.0.0/0 TCP 443"]);
+    const [destinations] = manifestsOf("options/destinations");
+    const except = listAt(destinations, "spec.egress.0.to.0.ipBlock.except");
+    for (const inner of ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16"]) {
+      assert.ok(except.includes(inner), inner);
+    }
+    assert.deepEqual(allowed("read-nodes"), []);
+  });
+
   test("both namespaces enforce the restricted profile", () => {
     for (const namespace of ofKind("Namespace")) {
       const label = "pod-security.kubernetes.io/enforce";
@@ -304,13 +320,38 @@ describe("kustomize renders", { skip: kubectl ? false : "there is no kubectl" },
     }
   });
 
-  test("an overlay with the option to read nodes, which changes what only controllers read", (t) => {
+  /** The example with options, as an overlay of one's own has them. */
+  function withOptions(t: TestContext, ...options: readonly string[]): Manifest[] {
     const folder = mkdtempSync(join(tmpdir(), "hf-overlay-"));
     t.after(() => rmSync(folder, { recursive: true }));
     const from = (name: string) => relative(realpathSync(folder), join(deployFolder, "kubernetes", name));
-    const own = { resources: [from("overlays/example")], components: [from("options/read-nodes")] };
+    const components = options.map((option) => from(`options/${option}`));
+    const own = { resources: [from("overlays/example")], components };
     writeFileSync(join(folder, "kustomization.yaml"), JSON.stringify(own));
-    const objects = documentsOf(rendered(folder));
+    return documentsOf(rendered(folder));
+  }
+
+  test("G13: with OpenSandbox the controller has no rights in the cluster, and does not reach its API server", (t) => {
+    const objects = withOptions(t, "opensandbox", "issuer", "destinations");
+    const kinds = new Set(objects.map((one) => one["kind"]));
+    assert.ok(!kinds.has("RoleBinding") && !kinds.has("ClusterRoleBinding"));
+    const names = objects.filter((one) => one["kind"] === "NetworkPolicy").map(nameOf);
+    assert.ok(!names.includes("api-server"));
+    for (const name of ["opensandbox", "issuer", "destinations"]) assert.ok(names.includes(name), name);
+    const controller = objects.find(
+      (one) => nameOf(one) === "holdfast-controller" && one["kind"] === "Deployment",
+    );
+    assert.equal(at(controller, "spec.template.spec.automountServiceAccountToken"), false);
+    const key = environmentOf(containerOf(controller)).find(
+      ({ name }) => name === "HOLDFAST_OPENSANDBOX_API_KEY",
+    );
+    assert.deepEqual([key?.value, key?.secret], [null, "holdfast-opensandbox"]);
+    const map = objects.find((one) => at(one, "data.HOLDFAST_RUNTIME") !== undefined);
+    assert.equal(at(map, "data.HOLDFAST_RUNTIME"), "opensandbox");
+  });
+
+  test("an overlay with the option to read nodes, which changes what only controllers read", (t) => {
+    const objects = withOptions(t, "read-nodes");
     assert.ok(objects.some((one) => one["kind"] === "ClusterRole"));
     const maps = objects.filter(
       (one) => one["kind"] === "ConfigMap" && at(one, "data.HOLDFAST_KUBERNETES_READ_NODES") === "true",
