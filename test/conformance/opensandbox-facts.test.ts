@@ -230,6 +230,33 @@ describe("OpenSandbox, as its service and its daemon behave", () => {
       assert.deepEqual(await waiting, ref);
     });
 
+    test("E7: a create that arrives late, after another controller's was claimed, gives way to it", async () => {
+      const request = world.request("exit 0");
+      const late = world.service.held.hold("received", 1, ({ verb }) => verb === "create");
+      const slow = assert.rejects(world.prepare(request), refused("superseded"));
+      await late.reached;
+      const ref = await world.prepare({ ...request, epoch: 2n }, world.another());
+      assert.equal(await late.go(), 202);
+      await slow;
+      assert.deepEqual(world.named(request.name), [ref.uid]);
+      assert.partialDeepStrictEqual(await world.runtime.observe(ref, never), { state: "held", epoch: 2n });
+    });
+
+    test("a program that is longer than one variable comes in parts", async () => {
+      const words = "word ".repeat(40_000);
+      const spec = {
+        ...world.request("").spec,
+        env: { WORDS: words.slice(0, 100_000), MORE: words.slice(0, 90_000) },
+      };
+      const request = world.request("", {
+        spec: { ...spec, command: ["/bin/sh", "-c", 'printf %s "$WORDS$MORE" | wc -c'] },
+      });
+      const ref = await world.prepare(request);
+      await world.runtime.release(ref, 1n, minute, never);
+      await stopped(world.runtime, ref);
+      assert.equal((await world.output(ref)).trim(), "190000");
+    });
+
     test("metadata holds labels only: what is none is refused before anything is sent", async () => {
       const before = world.service.requests.length;
       await assert.rejects(
@@ -436,6 +463,33 @@ describe("OpenSandbox, as its service and its daemon behave", () => {
       world.fail("POST", command, { kind: "lost" });
       await world.runtime.release(ref, 1n, minute, never);
       await stopped(world.runtime, ref);
+      assert.equal(await world.output(ref), "ran\n");
+    });
+
+    test("E6 G5: a superseded controller's release that arrives late is refused by the guard, and starts nothing", async () => {
+      const ref = await world.held("echo ran");
+      const late = world.service.held.hold("received", 1, ({ verb }) => verb === "release");
+      const releasing = assert.rejects(world.runtime.release(ref, 1n, minute, never), refused("superseded"));
+      await late.reached;
+      const other = world.another();
+      await other.fence(ref, 2n, never);
+      assert.equal(await late.go(), 200);
+      await releasing;
+      assert.partialDeepStrictEqual(await other.observe(ref, never), { state: "held", epoch: 2n });
+      await other.release(ref, 2n, minute, never);
+      await stopped(other, ref);
+      assert.equal(await world.output(ref), "ran\n");
+    });
+
+    test("E6: a start that arrives late, after another controller's, starts nothing more", async () => {
+      const ref = await world.held("echo ran");
+      const late = world.service.held.hold("received", 1, ({ verb }) => verb === "run");
+      const releasing = world.runtime.release(ref, 1n, minute, never);
+      await late.reached;
+      await stopped(world.another(), ref);
+      await late.go();
+      await releasing;
+      assert.equal((await stopped(world.runtime, ref)).outcome.kind, "exited");
       assert.equal(await world.output(ref), "ran\n");
     });
 

@@ -23,7 +23,12 @@ tell() { say "state $n $(row)"; say end; exit 0; }
 accept() { say ok; tell; }
 refuse() { say "refused $*"; tell; }
 fault() { printf '%s\\n' "$1" >&2; exit 70; }
-nap() { sleep 0.2 2>/dev/null || sleep 1; }
+# Longer each time, to most of a second: looking costs the sandbox its own time.
+naps=1
+nap() {
+  sleep "0.$naps" 2>/dev/null || sleep 1
+  [ "$naps" -ge 8 ] || naps=$((naps + 1))
+}
 now() { read -r up rest < /proc/uptime; now=$(( \${up%.*} * 100 + 1\${up#*.} - 100 )); }
 
 recall() {
@@ -51,8 +56,8 @@ stat_of() {
   { read -r line < "/proc/$1/stat"; } 2>/dev/null
   line=\${line##*) }
 }
-birth_of() { stat_of "$1"; set -- $line; printf '%s' "\${20:--}"; }
-alive() { [ "$(birth_of "$pid")" = "$birth" ]; }
+birth_of() { stat_of "$1"; set -- $line; seen=\${20:--}; }
+alive() { birth_of "$pid"; [ "$seen" = "$birth" ]; }
 
 # What carries the sandbox's mark, or is in the session that the command leads.
 members() {
@@ -107,6 +112,7 @@ pump() {
 watch() {
   self=$$.w
   while :; do
+    naps=2
     nap
     recall
     [ "$phase" = started ] || break
@@ -119,7 +125,7 @@ watch() {
   signal_all TERM
   signal_all CONT
   now
-  last=$((now + grace))
+  last=$((now + grace)) naps=1
   while [ "$now" -lt "$last" ]; do
     [ -n "$(members)" ] || exit 0
     nap
@@ -163,7 +169,7 @@ run() {
   done
 }
 
-size() { bytes=0; [ ! -e "$d/$1" ] || bytes=$(wc -c < "$d/$1"); echo $((bytes)); }
+size() { bytes=0; [ ! -e "$d/$1" ] || bytes=$(wc -c < "$d/$1"); bytes=$((bytes)); }
 changed_at() { [ -e "$d/$1" ] && date -r "$d/$1" +%s || echo 0; }
 slice() {
   say "$1"
@@ -185,8 +191,9 @@ case $op in
     while :; do
       look
       if [ "$phase" = none ]; then
+        [ "$6" = new ] || refuse lost
         part=0
-        : > "$d/launch.$4" || fault 'its program can not be written'
+        mkdir -p "$d" && printf '%s' "$HOLDFAST_PART" | base64 -d > "$d/launch.$4" || fault 'its program can not be written'
         while [ "$part" -lt "$5" ]; do
           cat "$d/part.$4.$part" >> "$d/launch.$4" || fault 'a part is missing'
           part=$((part + 1))
@@ -249,7 +256,8 @@ case $op in
     while :; do
       look
       [ "$phase" = released ] || accept
-      phase=started pid=$$ birth=$(birth_of $$) started=$(date +%s)
+      birth_of $$
+      phase=started pid=$$ birth=$seen started=$(date +%s)
       save && break
     done
     run "$1" ;;
@@ -267,7 +275,10 @@ case $op in
     until=$((now + $4))
     while :; do
       look
-      out=$(size out) err=$(size err)
+      size out
+      out=$bytes
+      size err
+      err=$bytes
       [ "$phase" != ended ] && [ "$out" -le "$1" ] && [ "$err" -le "$2" ] && [ "$now" -lt "$until" ] || break
       nap
     done

@@ -4,7 +4,7 @@ import { ServiceError } from "./service-error.ts";
 
 const phases = ["none", "held", "released", "started", "stopping", "ended"] as const;
 const endings = ["exited", "stopped", "deadline", "start_failed", "never_started", "lost"] as const;
-const refusals = ["superseded", "stopping", "gone", "invalid", "retired"] as const;
+const refusals = ["superseded", "stopping", "gone", "invalid", "retired", "lost"] as const;
 
 /** What the guard in a sandbox says of it. */
 export interface GuardState {
@@ -137,6 +137,7 @@ export function refusalOf(
       return new RuntimeRefusal("invalid", `${name}: ${message}`);
     case "gone":
     case "retired":
+    case "lost":
       return new RuntimeRefusal("gone", `the guard of ${name} has no record of it`);
     default:
       return reason satisfies never;

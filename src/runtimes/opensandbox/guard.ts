@@ -46,22 +46,28 @@ export class Guard {
     this.#limits = limits;
   }
 
-  /** Make it ours, held at this epoch; or raise the epoch of what was claimed before. */
+  /**
+   * Make it ours, held at this epoch; or raise the epoch of what was claimed before. `fresh`: it was never released,
+   * so a guard that has no record of it has lost none.
+   */
   async claim(
     request: PrepareRequest,
-    secrets: Parameters<typeof launchScript>[2],
+    { secrets, fresh }: { readonly secrets: Parameters<typeof launchScript>[2]; readonly fresh: boolean },
     signal: AbortSignal,
   ): Promise<GuardAnswer> {
     const token = randomBytes(8).toString("hex");
     const script = Buffer.from(launchScript(request, this.#uid, secrets));
-    const parts = Math.ceil(script.length / partBytesMax);
-    for (let index = 0; index < parts; index += 1) {
-      const part = script.subarray(index * partBytesMax, (index + 1) * partBytesMax).toString("base64");
-      // In a variable, because daemons write commands into their own log.
-      await this.#ask("put", [token, index], signal, { envs: { HOLDFAST_PART: part } });
+    // In a variable, because daemons write commands into their own log.
+    const part = (index: number) => ({
+      HOLDFAST_PART: script.subarray(index * partBytesMax, (index + 1) * partBytesMax).toString("base64"),
+    });
+    const more = Math.ceil(script.length / partBytesMax) - 1;
+    for (let index = 0; index < more; index += 1) {
+      await this.#ask("put", [token, index], signal, { envs: part(index + 1) });
     }
     const { epoch, holdLimit, spec } = request;
-    return this.#answer("claim", [epoch, ticks(holdLimit), ticks(spec.grace), token, parts], signal);
+    const words = [epoch, ticks(holdLimit), ticks(spec.grace), token, more, fresh ? "new" : "released"];
+    return this.#answer("claim", words, signal, { envs: part(0) });
   }
 
   /** See to it that what nobody has claimed is never claimed. What was claimed stays as it is. */
@@ -129,7 +135,7 @@ export class Guard {
     operation: string,
     words: readonly (string | number | bigint)[],
     signal: AbortSignal,
-    how: { readonly extraMs?: number } = {},
+    how: { readonly extraMs?: number; readonly envs?: Readonly<Record<string, string>> } = {},
   ): Promise<GuardAnswer> {
     return readAnswer(await this.#ask(operation, words, signal, how));
   }

@@ -111,16 +111,14 @@ async function claim(
     throw new RuntimeRefusal("name_taken", `${request.name} belongs to an object of another spec`);
   }
   try {
-    const answer = await objects.ask(id, signal, async (guard) => {
-      const seen = await guard.look(signal);
-      if (seen.state.phase !== "none" || metadata[marks.released] === undefined) {
-        return guard.claim(request, secrets, signal);
-      }
+    const fresh = metadata[marks.released] === undefined;
+    const answer = await objects.ask(id, signal, (guard) => guard.claim(request, { secrets, fresh }, signal));
+    if (answer.refusal?.reason === "lost") {
       throw new HoldfastError(
         "unavailable",
         `${request.name} was released, and its guard has lost its record`,
       );
-    });
+    }
     if (answer.refusal?.reason === "retired") {
       await api.remove(id, signal);
       return null;
