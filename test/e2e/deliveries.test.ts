@@ -1,9 +1,15 @@
 import assert from "node:assert/strict";
+import { randomBytes } from "node:crypto";
+import { mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { after, test } from "node:test";
 import { openEgress } from "../../src/core/egress/egress.ts";
 import type { TenantId } from "../../src/core/ids.ts";
 import { createTenant } from "../../src/core/tenant.store.ts";
 import { seconds } from "../../src/core/time.ts";
+import { signedHeaders } from "../../src/deliveries/signature.ts";
+import { signingKeysIn } from "../../src/deliveries/signing-keys.ts";
+import type { Destination } from "../../src/wire/agent.ts";
 import { insertSession, insertTemplate, publishReply, type Rows } from "../support/deliveries.ts";
 import { hastyTries, openPublisher } from "../support/publisher.ts";
 import { type Answer, openReceiver } from "../support/receiver.ts";
@@ -43,7 +49,7 @@ async function openWorld(outer: StackScope) {
     t,
     receiver,
     hook,
-    session: (tenant: TenantId = stack.tenant, destinations = [hook]) =>
+    session: (tenant: TenantId = stack.tenant, destinations: readonly Destination[] = [hook]) =>
       insertSession(rows, tenant, destinations),
     publish: (session: string, ordinal: number, tenant: TenantId = stack.tenant) =>
       publishReply(rows, tenant, { session, ordinal }),
@@ -353,4 +359,44 @@ test("S8: a destination that asks for a pause gets it", async (t) => {
     [id],
   );
   assert.ok(lease && lease.pause > 100 && lease.pause <= 120, `${lease?.pause} s`);
+});
+
+test("S8: each try is signed with the keys of its template, read anew; one that can't be signed is not sent", async (t) => {
+  const world = await openWorld(t);
+  const folder = join(stack.directory, "signing-keys");
+  const place = join(folder, stack.tenant, "hook");
+  await mkdir(place, { recursive: true });
+  const [current, previous] = [randomBytes(32), randomBytes(32)];
+  await writeFile(join(place, "current"), `whsec_${current.toString("base64")}\n`);
+  const secrets = [
+    { name: "hook", key: "current" },
+    { name: "hook", key: "previous" },
+  ];
+  const destination = { ...world.hook, secrets };
+  const { session } = await world.session(stack.tenant, [destination]);
+  const lines: string[] = [];
+  const log = (...words: readonly unknown[]) => void lines.push(JSON.stringify(words));
+  const policy = { ...hastyTries, triesMax: 1_000 };
+  openPublisher(world.t, foundation, { keys: signingKeysIn(folder), settling: { policy }, log });
+  const id = await world.publish(session, 1);
+  const waiting = await until("it can't be signed", async () => {
+    const row = await world.readRow(id);
+    return row.last_error === null ? null : row;
+  });
+  assert.equal(
+    waiting.last_error,
+    "It can't be signed: the signing key hook/previous can't be read (ENOENT).",
+  );
+  assert.equal(world.receiver.heard.length, 0);
+  await writeFile(join(place, "previous"), `whsec_${previous.toString("base64")}\n`);
+  assert.equal((await world.settled(id)).state, "delivered");
+  const [heard] = world.receiver.heard;
+  assert.ok(heard);
+  const at = Number(heard.headers["webhook-timestamp"]);
+  assert.ok(Math.abs(Date.now() / 1000 - at) < 60);
+  const body = Buffer.from(heard.body);
+  const expected = signedHeaders({ id, at, body, keys: [current, previous] });
+  assert.equal(heard.headers["webhook-signature"], expected["webhook-signature"]);
+  const kept = JSON.stringify([lines, waiting, await stack.rows("select * from holdfast.resource_changes")]);
+  for (const key of [current, previous]) assert.ok(!kept.includes(key.toString("base64")));
 });
