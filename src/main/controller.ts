@@ -35,7 +35,7 @@ import { startSessionRetention } from "../sessions/retention.ts";
 import { type Metrics, openMetrics } from "./metrics.ts";
 import { controllerMonitor, type Watched } from "./monitor.ts";
 import type { Foundation } from "./process.ts";
-import { watchClaims } from "./progress.ts";
+import { watchClaims, watchTurns } from "./progress.ts";
 
 /** Lease kinds that a process with a controller waits for. */
 export const controllerKinds = [
@@ -150,7 +150,10 @@ export async function openController(
     sessionsMax: role.sessions?.sessionsMax ?? sessionDefaults.sessionsMax,
   });
   const claims = watchClaims(lookout, executionKind, controller);
-  watched = { controller, claims, sweptAt: () => sweptAt };
+  const publisher =
+    role.deliveries === undefined ? null : openPublisher(foundation, { ...role, metrics }, role.deliveries);
+  const deliveries = publisher === null ? null : watchTurns(lookout, `due:${publicationKind}`, publisher);
+  watched = { controller, claims, deliveries, sweptAt: () => sweptAt };
   const retention = startRetention({
     db,
     holder,
@@ -182,14 +185,13 @@ export async function openController(
     everyMs: ledgerEveryMs,
     onError: (error) => role.log.warn({ err: error }, "the ledger could not be swept and is swept again"),
   });
-  const publisher =
-    role.deliveries === undefined ? null : openPublisher(foundation, { ...role, metrics }, role.deliveries);
   return {
     controller,
     sessions,
     callbackPort: listener.port,
     async close() {
       claims.stop();
+      deliveries?.stop();
       await Promise.all([
         controller.stop(),
         sessions.stop(),

@@ -10,6 +10,8 @@ import { type ClaimWatch, loopProgress } from "./progress.ts";
 export interface Watched {
   readonly controller: Controller;
   readonly claims: ClaimWatch;
+  /** Of the publisher; null: this process delivers nothing. */
+  readonly deliveries: ClaimWatch | null;
   /** When the sweep last looked at everything, on the monotonic clock; null before the first time. */
   readonly sweptAt: () => number | null;
 }
@@ -17,7 +19,7 @@ export interface Watched {
 /**
  * What a process with a controller answers to probes and metrics. Ready: the schema fits, the database answers,
  * and what keeps leases and claims attempts gets on. A runtime that does not answer is no reason to hear no
- * sandbox, so the sweep is in the metrics alone.
+ * sandbox, so the sweep is in the metrics alone, and so are deliveries.
  */
 export function controllerMonitor(
   { db, lookout, keeper }: Pick<Foundation, "db" | "lookout" | "keeper">,
@@ -25,6 +27,10 @@ export function controllerMonitor(
   watched: () => Watched | null,
 ): Monitor {
   const overdueMs = () => watched()?.claims.overdueMs() ?? 0;
+  const deliveriesOverdue = () => {
+    const overdue = watched()?.deliveries?.overdueMs();
+    return overdue === undefined ? null : overdue / 1000;
+  };
   const sources = {
     load: () => readLoad(db),
     waitingMax: about.queueMax,
@@ -35,6 +41,7 @@ export function controllerMonitor(
         ["lookout", secondsSince(lookout.lastAnsweredAt)],
         ["leases", secondsSince(keeper.lastRenewedAt)],
         ["claims", overdueMs() / 1000],
+        ["deliveries", deliveriesOverdue()],
         ["sweep", secondsSince(watched()?.sweptAt() ?? null)],
       ]),
   };
