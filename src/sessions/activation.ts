@@ -257,7 +257,7 @@ function settle(activation: Activation): SessionStep {
 }
 
 /** A failure of a run, and whether another run from the same head may mend it. */
-interface RunFault extends Failure {
+export interface RunFault extends Failure {
   readonly retryable: boolean;
 }
 

@@ -7,6 +7,7 @@ import {
   type SessionSnapshot,
   type SessionStep,
 } from "./activation.ts";
+import { candidateFault } from "./candidate.ts";
 import { commitCheckpoint, readProposedCandidate, recordVerified } from "./checkpoint.store.ts";
 import type { SessionAttendance } from "./context.ts";
 import { readOutput } from "./output.store.ts";
@@ -80,12 +81,14 @@ async function verify(
   activation: Activation,
 ): Promise<void> {
   const candidate = await readProposedCandidate(context.db, lease, activation.uid);
-  if (candidate !== undefined && (await context.blobs.verify(candidate.key, candidate, signal))) {
+  const fault =
+    candidate === undefined ? candidateMissing : await candidateFault(context.blobs, candidate, signal);
+  if (candidate !== undefined && fault === null) {
     await recordVerified(context.db, lease, activation.uid, candidate);
     return;
   }
-  const next = failed(view, activation, candidateMissing);
-  const move: Move =
-    next.do === "retry" ? { to: "queued", ...next } : { to: "failed", failure: candidateMissing };
+  const failure = fault ?? candidateMissing;
+  const next = failed(view, activation, failure);
+  const move: Move = next.do === "retry" ? { to: "queued", ...next } : { to: "failed", failure };
   await moveActivation(context.db, lease, activation, move);
 }
