@@ -1,3 +1,4 @@
+import { canonicalDigest } from "./canonical.ts";
 import type { Role } from "./postgres/pool.ts";
 import type { Statement } from "./postgres/statement.ts";
 import type { Transaction } from "./postgres/transition.ts";
@@ -36,4 +37,35 @@ export function invariant(
   const { of = "tenant", role = "operator", ...rest } = facts;
   const [, name = statement.name] = statement.name.split(".");
   return { name, of, role, ...rest, find: (tx, limit) => tx.run(statement, { limit: BigInt(limit) }) };
+}
+
+export interface Digested {
+  readonly key: string;
+  readonly resource: string;
+  readonly value: unknown;
+  readonly digest: string;
+}
+
+const pageOfDigests = 500n;
+
+/** That digests are those of what they stand beside. SQL can't compute canonical JSON: rows come in pages, by key. */
+export function digestsOf(
+  facts: Pick<Invariant, "name" | "promises" | "next">,
+  read: (tx: Transaction, after: string | null, page: bigint) => Promise<readonly Digested[]>,
+): Invariant {
+  const find = async (tx: Transaction, limit: number): Promise<Violation[]> => {
+    const found: Violation[] = [];
+    for (let after: string | null = null; found.length < limit; ) {
+      const rows: readonly Digested[] = await read(tx, after, pageOfDigests);
+      for (const { resource, value, digest } of rows) {
+        const real = canonicalDigest(value);
+        if (real !== digest) found.push({ resource, problem: `its digest is ${real}, not ${digest}` });
+      }
+      const last = rows.at(-1);
+      if (last === undefined || rows.length < pageOfDigests) break;
+      after = last.key;
+    }
+    return found.slice(0, limit);
+  };
+  return { ...facts, of: "tenant", role: "operator", find };
 }

@@ -1,11 +1,8 @@
-import { canonicalDigest } from "../core/canonical.ts";
-import { type Invariant, invariant, type Violation } from "../core/invariant.ts";
-import type { Transaction } from "../core/postgres/transition.ts";
+import { digestsOf, type Invariant, invariant } from "../core/invariant.ts";
 import * as sql from "./invariants.sql.ts";
 
 const fault = "This is a fault of Holdfast or a change from outside: report it with this output.";
 const attend = "Start a controller that has the runtime, and look into its log for the attempt.";
-const page = 500n;
 
 /** What is always true of slots: a slot is held exactly by an active attempt (E2). */
 const slotInvariants: readonly Invariant[] = [
@@ -45,7 +42,7 @@ const attemptInvariants: readonly Invariant[] = [
     next: "Remove by hand what is named, by its name and UID, and report this output.",
   }),
   invariant(sql.cleaningIsNotLate, { promises: ["E14"], next: attend }),
-  digestsOf("planHasItsDigest", ["E1", "E3"], async (tx, after) =>
+  digestsOf({ name: "planHasItsDigest", promises: ["E1", "E3"], next: fault }, async (tx, after, page) =>
     (await tx.run(sql.pagePlans, { after, limit: page })).map((row) => ({
       key: row.attempt_id,
       resource: `${row.job_id}/${String(row.ordinal)}`,
@@ -53,7 +50,7 @@ const attemptInvariants: readonly Invariant[] = [
       digest: row.plan_digest,
     })),
   ),
-  digestsOf("specHasItsDigest", ["E1", "E13"], async (tx, after) =>
+  digestsOf({ name: "specHasItsDigest", promises: ["E1", "E13"], next: fault }, async (tx, after, page) =>
     (await tx.run(sql.pageSpecs, { after, limit: page })).map((row) => ({
       key: row.spec_digest,
       resource: row.spec_digest,
@@ -82,33 +79,3 @@ export const executionInvariants: readonly Invariant[] = [
   ...attemptInvariants,
   ...artifactInvariants,
 ];
-
-interface Digested {
-  readonly key: string;
-  readonly resource: string;
-  readonly value: unknown;
-  readonly digest: string;
-}
-
-/** SQL can't compute canonical JSON: rows come in pages, in the order of their keys. */
-function digestsOf(
-  name: string,
-  promises: readonly string[],
-  read: (tx: Transaction, after: string | null) => Promise<readonly Digested[]>,
-): Invariant {
-  const find = async (tx: Transaction, limit: number): Promise<Violation[]> => {
-    const found: Violation[] = [];
-    for (let after: string | null = null; found.length < limit; ) {
-      const rows: readonly Digested[] = await read(tx, after);
-      for (const { resource, value, digest } of rows) {
-        const real = canonicalDigest(value);
-        if (real !== digest) found.push({ resource, problem: `its digest is ${real}, not ${digest}` });
-      }
-      const last = rows.at(-1);
-      if (last === undefined || rows.length < page) break;
-      after = last.key;
-    }
-    return found.slice(0, limit);
-  };
-  return { name, promises, of: "tenant", role: "operator", next: fault, find };
-}

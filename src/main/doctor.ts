@@ -13,6 +13,7 @@ import { isTenant } from "../core/tenant.store.ts";
 import { formatInstant, type Instant, seconds } from "../core/time.ts";
 import { executionInvariants } from "../executions/invariants.ts";
 import { sandboxInvariants } from "../sandboxes/invariants.ts";
+import { sessionInvariants } from "../sessions/invariants.ts";
 import type { DoctorReport } from "../wire/doctor.ts";
 
 /** Everything that is always true of a store. */
@@ -20,6 +21,7 @@ export const allInvariants: readonly Invariant[] = [
   ...kernelInvariants,
   ...sandboxInvariants,
   ...executionInvariants,
+  ...sessionInvariants,
 ];
 
 const findingsOfACheckMax = 20;

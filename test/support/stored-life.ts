@@ -77,7 +77,7 @@ export async function liveThrough(bench: Attempts): Promise<void> {
   await bench.submit();
   await transition(bench.db, { role: "controller", tenant: tenantA, name: "tell" }, (tx) =>
     insertPublication(tx, {
-      source: { kind: "activation", id: running.job },
+      source: { kind: "job", id: running.job },
       session: running.job,
       ordinal: 1n,
       destination: "hook",
