@@ -174,6 +174,17 @@ test("E4: a phase that had no time to begin has missed the deadline, and so has 
   assert.deepEqual(step, { do: "finish", outcome: "failed", failure: settled.ended.failure });
 });
 
+test("E4: an attempt that missed its deadline says what its last sandbox says", () => {
+  const waited = sandbox("source", "stopped", { outcome: "deadline", message: "No node could take it." });
+  const late = { now: instant(1_000_000_000n), sandboxes: [waited] };
+  const settled = decide(view({ ...late, phases: phases("running") }));
+  assert.ok(settled.do === "advance" && settled.ended !== null);
+  assert.match(settled.ended.failure?.message ?? "", /deadline.* Phase source: No node could take it\./);
+  const failed = { ...settled.ended.phase, state: "failed" as const, failure: settled.ended.failure };
+  const step = decide(view({ ...late, phases: [failed, ...phases().slice(1)] }));
+  assert.deepEqual(step, { do: "finish", outcome: "failed", failure: settled.ended.failure });
+});
+
 test("the deadline of an attempt is its failure, also between phases", () => {
   const late = view({
     now: instant(1_000_000_000n),

@@ -180,6 +180,36 @@ test("E8 E10: what can't be asked about keeps its slot, and says since when, unt
   });
 });
 
+test("E8: what has answered again, and runs, is not in question any more", async () => {
+  const { lease, job, attempt } = await bench.begin();
+  await bench.released(lease);
+  let says: Observation | null = { state: "unproven", reason: "the node is gone" };
+  const runtime = quietRuntime();
+  const observe = runtime.observe.bind(runtime);
+  const context = contextOf(bench.db, {
+    ...runtime,
+    observe: (ref, signal) => (says === null ? observe(ref, signal) : Promise.resolve(says)),
+  });
+  const facts = async () => {
+    const [row] = await bench.kernel.ask<{ uid: string; state: string; since: string | null }>(
+      "select uid, state, stop_unproven_at as since from holdfast.sandbox_attempts where owner_id = $1",
+      [attempt],
+    );
+    return row;
+  };
+  await attended(context, lease, async (tell) => {
+    await until("it is in question", async () => (await facts())?.since);
+    const { uid = "" } = (await facts()) ?? {};
+    says = { state: "running", uid, startedAt: null };
+    await until("it is not any more", async () => (await facts())?.since === null);
+    assert.equal((await facts())?.state, "released");
+    says = null;
+    await bench.cancel(job);
+    tell();
+    await until("done with", async () => (await bench.look(lease)).state === "cleaned");
+  });
+});
+
 test("a failure that will pass is tried again, and one sandbox is made of it", async () => {
   const { lease, attempt, job } = await bench.begin();
   let failures = 2;

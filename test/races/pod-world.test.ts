@@ -139,6 +139,24 @@ describe("a controller of pods in a world that fails", () => {
     await assertExactlyOnce(arena, job, succeeded);
   });
 
+  test("E8 E10 E22: a job that is cancelled while its node is lost keeps its slot until the node is back", async () => {
+    const { arena } = lab;
+    const job = await lab.submit("cancelled-there", [{ run: "sleep 300" }]);
+    await lab.running(job);
+    arena.cluster.kubelet.disconnect();
+    await unproven(job);
+    const before = arena.cluster.requests.length;
+    await arena.cancel(job);
+    await until("it was asked to stop", () =>
+      arena.cluster.requests.slice(before).some(({ verb, status }) => verb === "stop" && status === 200),
+    );
+    assert.equal((await lab.client.getJob(job)).state, "running");
+    assert.equal(await lab.slotsTaken(), 1);
+    arena.cluster.kubelet.connect();
+    assert.equal((await lab.ended(job)).state, "cancelled");
+    assert.equal((await lab.sandbox(job))?.outcome, "stopped");
+  });
+
   test("E8 E22: what ended by itself on a lost node is a success when the node is back", async () => {
     const { arena } = lab;
     const gate = lab.gate("ended-there");
@@ -323,6 +341,25 @@ describe("a controller of pods in a world that fails", () => {
     arena.cluster.store.quota = null;
     await lab.ended(job);
     await assertExactlyOnce(arena, job, succeeded);
+  });
+
+  test("E7 E22: a pod whose creation was not answered is found though its quota is full since", async () => {
+    const { arena } = lab;
+    arena.cluster.store.quota = 1;
+    arena.cluster.fail({ matches: ({ verb }) => verb === "create", times: 1, does: { kind: "lost" } });
+    const job = await lab.submit("quota-lost", [{}]);
+    await lab.ended(job);
+    await assertExactlyOnce(arena, job, succeeded);
+    assert.deepEqual(await operations(job), life);
+  });
+
+  test("E5 E22: a pod that no node can take is cancelled at once", async () => {
+    lab.arena.cluster.kubelet.schedules = false;
+    const job = await lab.submit("unschedulable-cancelled", [{}]);
+    await until("no node can take it", () => JSON.stringify(lab.arena.pods()).includes("Unschedulable"));
+    await lab.arena.cancel(job);
+    assert.equal((await lab.ended(job)).state, "cancelled");
+    assert.deepEqual(await lab.arena.marks(job), []);
   });
 
   test("E4 E22: a quota that stays full until the deadline is named", async () => {

@@ -18,6 +18,14 @@ const requests: readonly Zombie[] = [
   // The other has raised its epoch, which the patch tests.
   { at: "api release received", ...whileItRuns, answered: 422, refused: null },
   { at: "api release received", ...afterItsCancellation, answered: 404, refused: null },
+  // It had taken over, and a third one has since.
+  {
+    at: "api fence received",
+    before: "returned runtime.prepare",
+    ...whileItRuns,
+    answered: 422,
+    refused: null,
+  },
   { at: "api stop received", ...afterItsEnd, cancelled: true, answered: 404, refused: null },
   { at: "api delete received", ...afterItsEnd, answered: 404, refused: null },
   { at: "api finalize received", ...afterItsEnd, answered: 404, refused: null },

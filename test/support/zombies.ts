@@ -32,6 +32,8 @@ export interface Zombie {
   readonly publishes?: true;
   /** What of the resumed one is refused, by the database (`fenced`) or by the outside. Null: it asks for nothing. */
   readonly refused: readonly [what: string, why: string] | null;
+  /** Another is killed here first: this one has taken over from it. */
+  readonly before?: string;
   /** What the request that was under way is answered when it arrives: `HTTP 422`. */
   readonly answered?: number;
   /** It is cancelled once its phase has started, which is what the moment is about. */
@@ -81,20 +83,23 @@ export const zombies: readonly Zombie[] = [
 /** The phase waits for this file, so that a test decides when it ends. */
 const gateOf = (arena: Arena) => join(arena.shared.directory, "gate");
 
-function jobFor(arena: Arena, { publishes, resumed }: Zombie): JobSubmission {
+function jobFor(arena: Arena, { at, publishes, resumed }: Zombie): JobSubmission {
   if (publishes === true) return markedJob(arena, "zombie", publishingPhases, publishingSpec);
   const gate = `echo here; while [ ! -e '${gateOf(arena)}' ]; do sleep 0.05; done`;
-  // Otherwise long enough for a look that finds it running, on a busy machine too.
-  return markedJob(arena, "zombie", [{ run: resumed === "while it runs" ? gate : "echo here; sleep 1.5" }]);
+  // Otherwise long enough for a look that finds it running, on a busy machine too, where that is the moment.
+  const run = at.endsWith("runtime.changed") ? "echo here; sleep 6" : "echo here; sleep 1.5";
+  return markedJob(arena, "zombie", [{ run: resumed === "while it runs" ? gate : run }]);
 }
 
 async function suspendAndResume(arena: Arena, zombie: Zombie): Promise<void> {
   const { at, nth = 1, resumed } = zombie;
   const held = at.startsWith("api ") ? (arena.world.hold?.(at, nth, "") ?? null) : null;
-  const first = await arena.controller({
-    stops: held === null ? [{ moment: at, nth, how: "wait", tenant: "" }] : [],
-  });
-  const job = await arena.submit(jobFor(arena, zombie));
+  const open = () =>
+    arena.controller({ stops: held === null ? [{ moment: at, nth, how: "wait", tenant: "" }] : [] });
+  const submit = () => arena.submit(jobFor(arena, zombie));
+  const taken = zombie.before === undefined ? null : await leftBehind(arena, zombie.before, submit);
+  const first = await open();
+  const job = taken ?? (await submit());
   if (zombie.cancelled === true) {
     await until("it runs", async () => (await arena.marks(job)).length > 0);
     await arena.cancel(job);
@@ -125,6 +130,14 @@ async function suspendAndResume(arena: Arena, zombie: Zombie): Promise<void> {
     await successor.close();
     await rm(gateOf(arena), { force: true });
   }
+}
+
+/** A job whose first controller died at this moment. */
+async function leftBehind(arena: Arena, moment: string, submit: () => Promise<JobId>): Promise<JobId> {
+  const predecessor = await arena.controller({ stops: [{ moment, nth: 1, how: "kill", tenant: "" }] });
+  const job = await submit();
+  await predecessor.ended;
+  return job;
 }
 
 async function resume(first: ControllerProcess, held: HeldRequest | null, zombie: Zombie): Promise<void> {

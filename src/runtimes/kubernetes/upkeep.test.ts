@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { outcomeOf } from "./outcome.ts";
 import type { Pod } from "./pod.ts";
 import { annotations } from "./pod-marks.ts";
 import { nextStep } from "./upkeep.ts";
@@ -37,6 +38,17 @@ test("E21: what is held is ended when its hold limit has passed", () => {
   const pod = podWith(holding, held);
   assert.equal(nextStep(pod, now(59)).do, "nothing");
   assert.equal(nextStep(pod, now(60)).do, "delete");
+});
+
+test("E7: what somebody changed while it was held is ended, as nobody will release it", () => {
+  const { metadata, ...rest } = podWith(holding, held);
+  const changed = { ...rest, metadata: { ...metadata, generation: 2 } };
+  assert.equal(nextStep({ ...rest, metadata: { ...metadata, generation: 1 } }, now(1)).do, "nothing");
+  assert.equal(nextStep(changed, now(1)).do, "delete");
+  const deleted = { ...changed.metadata, generation: 3, deletionTimestamp: at(1) };
+  assert.match(outcomeOf({ ...changed, metadata: deleted }).message, /changed by somebody else/);
+  const ours = { ...changed.metadata, deletionTimestamp: at(1) };
+  assert.doesNotMatch(outcomeOf({ ...changed, metadata: ours }).message, /changed/);
 });
 
 test("E4: what no node took is ended when its deadline has passed", () => {
