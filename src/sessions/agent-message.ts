@@ -8,9 +8,17 @@ import {
   type RequiredAction,
 } from "../wire/agent-protocol.ts";
 
+export const lineFaults = [
+  "not_json",
+  "unknown_type",
+  "unknown_field",
+  "invalid_field",
+  "too_large",
+] as const;
+
 /** Why a line is none of the protocol. `code` is stable, `detail` is for whoever writes the agent. */
 export interface LineFault {
-  readonly code: "not_json" | "unknown_type" | "unknown_field" | "invalid_field" | "too_large";
+  readonly code: (typeof lineFaults)[number];
   readonly detail: string;
 }
 

@@ -3,20 +3,23 @@ import {
   type AgentOutcome,
   agentProtocolLimits as limits,
 } from "../wire/agent-protocol.ts";
-import { type LineFault, parseAgentLine } from "./agent-message.ts";
+import { type LineFault, lineFaults, parseAgentLine } from "./agent-message.ts";
+
+export const agentFaults = [
+  ...lineFaults,
+  "line_too_long",
+  "too_many_lines",
+  "too_much_output",
+  "no_start",
+  "second_start",
+  "after_outcome",
+  "unfinished_line",
+  "no_outcome",
+] as const;
 
 /** Why what an agent said is not the protocol. The codes are stable and documented. */
 export interface AgentFault {
-  readonly code:
-    | LineFault["code"]
-    | "line_too_long"
-    | "too_many_lines"
-    | "too_much_output"
-    | "no_start"
-    | "second_start"
-    | "after_outcome"
-    | "unfinished_line"
-    | "no_outcome";
+  readonly code: (typeof agentFaults)[number];
   readonly detail: string;
   /** Of the line, from 1. */
   readonly line: number;

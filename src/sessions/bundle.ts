@@ -23,18 +23,20 @@ export const bundleQuota: BundleQuota = {
 };
 
 /** Every reason for which a bundle is refused: stable, documented, and shown as `bundle_REASON`. */
-export type BundleReason =
-  | "damaged"
-  | "wrong_content"
-  | "too_large"
-  | "unpacks_too_large"
-  | "too_many_entries"
-  | "path_unsafe"
-  | "path_too_long"
-  | "duplicate_path"
-  | "link"
-  | "special_file"
-  | "extension";
+export const bundleReasons = [
+  "damaged",
+  "wrong_content",
+  "too_large",
+  "unpacks_too_large",
+  "too_many_entries",
+  "path_unsafe",
+  "path_too_long",
+  "duplicate_path",
+  "link",
+  "special_file",
+  "extension",
+] as const;
+export type BundleReason = (typeof bundleReasons)[number];
 
 export class BundleRefusal extends Error {
   override readonly name = "BundleRefusal";
