@@ -43,7 +43,7 @@ test("docs/operations.md says of every metric what to watch for", () => {
   assert.deepEqual(new Set(cells), new Set(Object.values(metricTable).map(({ name }) => name)));
 });
 
-test("W12: a reading says what waits, runs and gets on, and nothing of whom or what", async () => {
+test("a reading says what waits, runs and gets on, and nothing of whom or what", async () => {
   const metrics = open();
   metrics.refused("fenced");
   metrics.lost("execution");

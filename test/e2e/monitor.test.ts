@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { shellJob, testStack } from "../support/stack.ts";
 import { until } from "../support/until.ts";
 
-test("G13 W12: the internal listener says whether the controller gets on, and counts without a name", async (t) => {
+test("G13: the internal listener says whether the controller gets on, and counts without a name", async (t) => {
   const stack = await testStack(t, "a-tenant-of-note");
   const foundation = await stack.foundation("controller");
   const running = await stack.controller(foundation);
