@@ -14,7 +14,12 @@ import type { GrantedScope } from "../../src/core/tenant.ts";
 import { seconds } from "../../src/core/time.ts";
 import { submitJob } from "../../src/executions/job.store.ts";
 import type { RunningGateway } from "../../src/http/server.ts";
-import { controllerKinds, openController, type RunningController } from "../../src/main/controller.ts";
+import {
+  controllerKinds,
+  type DeliveryRole,
+  openController,
+  type RunningController,
+} from "../../src/main/controller.ts";
 import { openGateway } from "../../src/main/gateway.ts";
 import { type Foundation, openFoundation } from "../../src/main/process.ts";
 import { processRuntime } from "../../src/runtimes/process/process-runtime.ts";
@@ -49,6 +54,7 @@ export interface ControllerChoices {
   readonly logRetentionSeconds?: number;
   readonly logBytesMax?: bigint;
   readonly queueMax?: number;
+  readonly deliveries?: DeliveryRole;
 }
 
 export interface StackScope {
@@ -159,6 +165,7 @@ export async function testStack(
         logBytesMax: options.logBytesMax ?? 1_048_576n,
         logRetention: seconds(options.logRetentionSeconds ?? 3600),
         attemptsMax: 100,
+        ...(options.deliveries === undefined ? {} : { deliveries: options.deliveries }),
         log,
       });
       port = running.callbackPort;
