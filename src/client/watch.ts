@@ -13,6 +13,8 @@ export interface WatchOptions extends CallOptions {
   /** Of this session alone, with its activations and what they say. */
   readonly session?: string | undefined;
   readonly kind?: string | undefined;
+  /** Of what has all of these labels after the change. */
+  readonly labels?: Readonly<Record<string, string>> | undefined;
 }
 
 /**
@@ -21,10 +23,11 @@ export interface WatchOptions extends CallOptions {
  */
 export function watch(transport: Transport, url: string, options: WatchOptions): AsyncIterable<ChangeEvent> {
   let after = options.after;
+  const label = Object.entries(options.labels ?? {}).map(([name, value]) => `${name}=${value}`);
   const open = async function* (): Connection<ChangeEvent> {
     const response = await transport.sendOnce({
       path: "/v1/watch",
-      query: { after, job: options.job, session: options.session, kind: options.kind },
+      query: { after, job: options.job, session: options.session, kind: options.kind, label },
       headers: { accept: "text/event-stream" },
       signal: options.signal,
       stream: true,

@@ -28,6 +28,7 @@ from holdfast.resource_changes
 where tenant_id = holdfast.current_tenant() and position > :after and position <= :upto
   and (cardinality(:kinds::text[]) = 0 or kind = any (:kinds))
   and (:root::uuid is null or root_id = :root)
+  and (:labels::jsonb = '{}' or body -> 'labels' @> :labels)
 order by position limit :limit;
 
 -- How far the floor can go: the last of the next changes above it, as far as all of them are old enough. Null: not at all.

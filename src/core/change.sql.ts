@@ -94,6 +94,7 @@ export interface ReadChangesParams {
   readonly upto: bigint;
   readonly kinds: readonly string[];
   readonly root: string | null;
+  readonly labels: unknown;
   readonly limit: bigint;
 }
 
@@ -113,14 +114,15 @@ export interface ReadChangesRow {
 export const readChanges = statement<ReadChangesParams, ReadChangesRow, "many">(
   "change.readChanges",
   "many",
-  ["after","upto","kinds","root","limit"],
-  ["plain","plain","plain","plain","plain"],
+  ["after","upto","kinds","root","labels","limit"],
+  ["plain","plain","plain","plain","json","plain"],
   `select position as "position", kind, resource_id, root_id, resource_version, operation, at, traceparent, body
 from holdfast.resource_changes
 where tenant_id = holdfast.current_tenant() and position > $1 and position <= $2
   and (cardinality($3::text[]) = 0 or kind = any ($3))
   and ($4::uuid is null or root_id = $4)
-order by position limit $5`,
+  and ($5::jsonb = '{}' or body -> 'labels' @> $5)
+order by position limit $6`,
 );
 
 export interface ReadExpiredPositionParams {

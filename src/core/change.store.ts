@@ -41,6 +41,7 @@ export function readChanges(
       upto,
       kinds,
       root,
+      labels: range.labels ?? {},
       limit: BigInt(range.limit),
     });
     return rows.map((row) => ({

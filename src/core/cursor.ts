@@ -7,6 +7,8 @@ import type { TenantId } from "./ids.ts";
 export interface ChangeFilter {
   readonly kinds: readonly string[];
   readonly root: string | null;
+  /** Those that a resource has after the change; all of these. Changes of what has no labels are left out. */
+  readonly labels?: Readonly<Record<string, string>>;
 }
 
 /** Where a watcher stands: everything up to `position` has been seen, under this filter, in this store. */
@@ -63,6 +65,12 @@ export function decodeCursor(
   return position;
 }
 
+export function hasLabels(
+  filter: ChangeFilter,
+): filter is ChangeFilter & Required<Pick<ChangeFilter, "labels">> {
+  return filter.labels !== undefined && Object.keys(filter.labels).length > 0;
+}
+
 function incarnationBytes(id: string): Buffer {
   return Buffer.from(id.replaceAll("-", ""), "hex");
 }
@@ -70,7 +78,7 @@ function incarnationBytes(id: string): Buffer {
 function boundTo({ tenant, filter }: Pick<Cursor, "tenant" | "filter">): Buffer {
   const kinds = [...new Set(filter.kinds)].sort();
   return createHash("sha256")
-    .update(canonicalJson([tenant, kinds, filter.root]))
+    .update(canonicalJson([tenant, kinds, filter.root, ...(hasLabels(filter) ? [filter.labels] : [])]))
     .digest()
     .subarray(0, 16);
 }

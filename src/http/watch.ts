@@ -1,7 +1,7 @@
 import { type Static, Type } from "typebox";
 import type { Change } from "../core/change.store.ts";
 import { readChanges } from "../core/change.store.ts";
-import { type ChangeFilter, type Cursor, decodeCursor, encodeCursor } from "../core/cursor.ts";
+import { type ChangeFilter, type Cursor, decodeCursor, encodeCursor, hasLabels } from "../core/cursor.ts";
 import { HoldfastError, isHoldfastError } from "../core/errors.ts";
 import type { TenantId } from "../core/ids.ts";
 import { type Transaction, view } from "../core/postgres/transition.ts";
@@ -9,6 +9,7 @@ import { formatInstant } from "../core/time.ts";
 import { type ChangeEvent, Uuid } from "../wire/job.ts";
 import type { Feeds } from "./feed.ts";
 import { type Gateway, type GatewayServer, principalOf } from "./gateway.ts";
+import { LabelQuery, labelsOf } from "./label-query.ts";
 import { problems } from "./openapi.ts";
 import { heartbeat, retryAfter, serverSentEvent } from "./sse.ts";
 import { type LiveResponse, openStream } from "./stream.ts";
@@ -23,6 +24,7 @@ export const WatchQuery = Type.Object(
     kind: Type.Optional(Type.Union([Kind, Type.Array(Kind, { maxItems: 16 })])),
     job: Type.Optional(Uuid),
     session: Type.Optional(Uuid),
+    label: LabelQuery,
   },
   { additionalProperties: false },
 );
@@ -103,12 +105,12 @@ export function watchRoutes(server: GatewayServer, gateway: Gateway & { readonly
   );
 }
 
-function filterOf({ kind, job, session }: Static<typeof WatchQuery>): ChangeFilter {
+function filterOf({ kind, job, session, label }: Static<typeof WatchQuery>): ChangeFilter {
   if (job !== undefined && session !== undefined) {
     throw new HoldfastError("invalid_request", "nothing belongs to a job and to a session");
   }
   const kinds = kind === undefined ? [] : [kind].flat();
-  return { kinds, root: job ?? session ?? null };
+  return { kinds, root: job ?? session ?? null, labels: labelsOf(label) };
 }
 
 /** Catches up from the log, then goes on with the tenant's feed. */
@@ -121,6 +123,8 @@ class WatchStream {
   /** The last one that the client was told. */
   #told: bigint;
   #settled: () => bigint | null = () => null;
+  /** Equal for streams whose events are. */
+  readonly #sameAs: string;
 
   constructor(
     gateway: Gateway & { readonly feeds: Feeds },
@@ -131,6 +135,7 @@ class WatchStream {
     this.#gateway = gateway;
     this.#live = live;
     this.#here = here;
+    this.#sameAs = encodeCursor({ ...here, position: 0n });
     this.#position = this.#told = position;
   }
 
@@ -168,11 +173,13 @@ class WatchStream {
   }
 
   #pass(changes: readonly Change[], upto: bigint): void {
-    const { kinds, root } = this.#here.filter;
+    const { filter } = this.#here;
+    const { kinds, root } = filter;
     for (const change of changes) {
       if (change.position <= this.#position) continue;
       if (kinds.length > 0 && !kinds.includes(change.kind)) continue;
       if (root !== null && change.root !== root) continue;
+      if (hasLabels(filter) && !carries(change.body, filter.labels)) continue;
       this.#live.push(this.#event(change));
       this.#told = change.position;
     }
@@ -193,7 +200,16 @@ class WatchStream {
     return serverSentEvent({ id: cursor, event: "bookmark", data: { cursor } });
   }
 
+  /** Streams with the same filter send the same bytes: written once for all of them. */
   #event(change: Change): string {
+    const known = written.get(change) ?? new Map<string, string>();
+    written.set(change, known);
+    const event = known.get(this.#sameAs) ?? this.#write(change);
+    known.set(this.#sameAs, event);
+    return event;
+  }
+
+  #write(change: Change): string {
     const cursor = this.#cursor(change.position);
     const data: ChangeEvent = {
       cursor,
@@ -213,6 +229,17 @@ class WatchStream {
     const { incarnation, tenant, filter } = this.#here;
     return encodeCursor({ incarnation, tenant, filter, position });
   }
+}
+
+/** Events of the changes that are being handed to streams. */
+const written = new WeakMap<Change, Map<string, string>>();
+
+function carries(body: unknown, labels: Readonly<Record<string, string>>): boolean {
+  const found: unknown =
+    typeof body === "object" && body !== null && "labels" in body ? body.labels : undefined;
+  if (typeof found !== "object" || found === null) return false;
+  const own = new Map<string, unknown>(Object.entries(found));
+  return Object.entries(labels).every(([name, value]) => own.get(name) === value);
 }
 
 function closed(signal: AbortSignal): Promise<void> {

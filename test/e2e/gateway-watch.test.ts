@@ -131,6 +131,24 @@ test("G7: filters hold in the past and live, and a quiet stream still moves its 
   await idle();
 });
 
+test("G7: labels filter in the past and live, by what a change leaves", async () => {
+  const { cursor } = (await bench.call(bench.a, "GET", "/v1/jobs")).json<{ cursor: string }>();
+  const web = await bench.submit(bench.a, { labels: { team: "web", tier: "1" } });
+  await bench.submit(bench.a, { labels: { team: "db" } });
+  const query = "?label=team=web&label=tier=1";
+  const past = await watch(`${query}&after=${cursor}`);
+  assert.equal((await past.change())?.id, web.id);
+  const relabel = (labels: object) =>
+    bench.call(bench.a, "PATCH", `/v1/jobs/${web.id}`, { body: { labels }, ifMatch: "*" });
+  await relabel({ tier: "2" });
+  await relabel({ tier: "1", seen: "yes" });
+  const back = await past.change();
+  assert.deepEqual([back?.id, back?.resource_version], [web.id, "3"]);
+  const other = await bench.call(bench.a, "GET", `/v1/watch?after=${back?.cursor}&label=team=web`);
+  assert.deepEqual([other.status, other.problem().code], [400, "invalid_cursor"]);
+  past.close();
+});
+
 test("G7, G1: a stream shows its own tenant alone", async () => {
   const [own, others] = [await watch("", bench.b), await watch()];
   await Promise.all([own.next(), others.next()]);
@@ -209,12 +227,11 @@ test("G7: streams of a principal are bounded", async () => {
 });
 
 test("G7: a stream ends when its token is revoked or expires", async () => {
-  const revoked = await bench.caller(tenantA, ["watch:read"]);
-  const brief = await bench.caller(tenantA, ["watch:read"], 0.5);
-  for (const who of [revoked, brief]) {
+  for (const ends of ["revoked", "expired"]) {
+    const who = await bench.caller(tenantA, ["watch:read"], ends === "expired" ? 3 : 3600);
     const stream = await watch("", who);
     assert.equal(stream.status, 200);
-    if (who === revoked) await revokeToken(bench.kernel.db, { tenant: tenantA, token: who.tokenId });
+    if (ends === "revoked") await revokeToken(bench.kernel.db, { tenant: tenantA, token: who.tokenId });
     let last: StreamEvent | undefined;
     for (let event = await stream.next(); event !== null; event = await stream.next()) last = event;
     assert.ok(last);
