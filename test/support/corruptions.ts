@@ -137,6 +137,16 @@ function kernel(): readonly Corruption[] {
     },
     { check: "pendingPublicationHasLease", sql: "delete from holdfast.publication_outbox" },
     {
+      check: "pendingPublicationHasLease",
+      sql: `with second as (
+          insert into holdfast.publication_outbox (tenant_id, publication_id, source_kind, source_id, session_id, ordinal, destination, payload)
+          select tenant_id, gen_random_uuid(), source_kind, gen_random_uuid(), session_id, ordinal + 1, destination, payload
+          from holdfast.publication_outbox where state = 'pending' limit 1
+          returning tenant_id, publication_id)
+        insert into holdfast.leases (tenant_id, kind, resource_id, due_at, wake_at)
+        select tenant_id, 'publication', publication_id, now(), now() from second`,
+    },
+    {
       check: "commandsAreAnswered",
       sql: `insert into holdfast.commands (tenant_id, command_id, principal_id, operation, target, fingerprint)
         values ('tenant-a', gen_random_uuid(), gen_random_uuid(), 'cancel', 'job', sha256(''))`,
