@@ -587,14 +587,16 @@ begin
 end
 $$;
 
--- One turn of a worker, of any number of tenants: settles what it finished and permits what it will run next. Gives a
--- row for each asked permit, and one (`unmatched`) for each completion that is not this holder's to settle. An expiry
+-- One turn of a worker, of any number of tenants: settles what it finished and permits what it will run next. The
+-- arrays of each part have an element for each item; an empty text stands for none. Gives a row for each asked permit,
+-- with its place, and one with its negative place for each completion that is not simply settled: `unmatched` is not
+-- this holder's to settle. An expiry
 -- or a cutoff that passed between the look and the locks lets the whole turn be run again (40001).
 create function holdfast.turn_work(
   p_deployment bigint, p_holder uuid, p_tenants text[],
   d_tenants text[], d_works uuid[], d_epochs bigint[], d_attempts smallint[], d_outcomes text[], d_results text[],
   d_codes text[], d_messages text[], d_circuits text[], n_tenants text[], n_works uuid[], n_epochs bigint[]
-) returns table (place integer, what text, attempt smallint, left_microseconds bigint, input jsonb, provider_key text, circuit_key text,
+) returns table (place integer, what text, attempt smallint, left_microseconds bigint, lease_microseconds bigint, input jsonb, provider_key text, circuit_key text,
   accepted_at timestamptz, not_after timestamptz)
   language plpgsql volatile security invoker
   set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
@@ -626,7 +628,7 @@ begin
     ), kept as (
       insert into holdfast.work_history (tenant_id, work_id, state, attempts, finished_at, holder, epoch, permit_admitted_at, result)
       select g.tenant_id, g.resource_id, case g.work_state when 'permitted' then 'succeeded' else 'succeeded_after_cancel_requested' end,
-        g.attempt, now, p_holder, g.epoch, g.permit_admitted_at, g.result::jsonb
+        g.attempt, now, p_holder, g.epoch, g.permit_admitted_at, nullif(g.result, '')::jsonb
       from gone g
     ), told as (
       insert into holdfast.resource_changes (tenant_id, kind, resource_id, root_id, resource_version, operation, body)
@@ -637,9 +639,11 @@ begin
       ) b
     )
     select array_agg(g.place::integer), min(g.wake_at) into settled, soonest from gone g;
+    settled := coalesce(settled, '{}');
     for n in 1 .. cardinality(d_works) loop
+      exit when cardinality(settled) = cardinality(d_works) and not '' <> any (d_circuits);
       if d_outcomes[n] = 'succeeded' then
-        if d_circuits[n] is not null and n = any (settled) then
+        if d_circuits[n] <> '' and n = any (settled) then
           perform holdfast.note_circuit(d_tenants[n], d_circuits[n], d_works[n], false, null, null, now);
         end if;
         answer := case when n = any (settled) then 'settled' else 'unmatched' end;
@@ -657,7 +661,7 @@ begin
 
   if asked > 0 then
     disabled := array(select t.tenant_id from holdfast.tenants t where t.tenant_id = any (n_tenants) and t.disabled_at is not null);
-    for place, what, attempt, left_microseconds, input, provider_key, circuit_key, accepted_at, not_after in
+    for place, what, attempt, left_microseconds, lease_microseconds, input, provider_key, circuit_key, accepted_at, not_after in
       with wanted as (
         select * from unnest(n_tenants, n_works, n_epochs) with ordinality as u (tenant_id, work_id, epoch, place)
       )
@@ -673,7 +677,7 @@ begin
       returning u.place::integer, 'permitted', l.attempt,
         (extract(epoch from least(l.wake_at,
           holdfast.work_cutoff(w.accepted_at, w.elapsed_max_microseconds, w.maximum_circuit_microseconds, w.execution_not_after)) - now) * 1000000)::bigint,
-        w.input, w.provider_key, w.circuit_key, w.accepted_at, w.execution_not_after
+        (extract(epoch from l.wake_at - now) * 1000000)::bigint, w.input, w.provider_key, w.circuit_key, w.accepted_at, w.execution_not_after
     loop
       permitted := permitted || place;
       soonest := least(soonest, now + holdfast.microseconds(left_microseconds));
@@ -687,13 +691,13 @@ begin
           select n, answer, l.attempt,
             (extract(epoch from least(l.wake_at,
               holdfast.work_cutoff(w.accepted_at, w.elapsed_max_microseconds, w.maximum_circuit_microseconds, w.execution_not_after)) - now) * 1000000)::bigint,
-            w.input, w.provider_key, w.circuit_key, w.accepted_at, w.execution_not_after
-          into place, what, attempt, left_microseconds, input, provider_key, circuit_key, accepted_at, not_after
+            (extract(epoch from l.wake_at - now) * 1000000)::bigint, w.input, w.provider_key, w.circuit_key, w.accepted_at, w.execution_not_after
+          into place, what, attempt, left_microseconds, lease_microseconds, input, provider_key, circuit_key, accepted_at, not_after
           from holdfast.leases_work l join holdfast.work_items w on w.tenant_id = l.tenant_id and w.work_id = l.resource_id
           where l.tenant_id = n_tenants[n] and l.kind = 'work' and l.resource_id = n_works[n];
           soonest := least(soonest, now + holdfast.microseconds(left_microseconds));
         else
-          place := n; what := answer; attempt := null; left_microseconds := null; input := null; provider_key := null;
+          place := n; what := answer; attempt := null; left_microseconds := null; lease_microseconds := null; input := null; provider_key := null;
           circuit_key := null; accepted_at := null; not_after := null;
         end if;
         return next;

@@ -52,7 +52,7 @@ from taken
 where l.kind = :kind and l.tenant_id = taken.tenant_id and l.resource_id = taken.resource_id
 returning l.tenant_id, l.kind, l.resource_id, l.epoch, l.wake_at as expires_at;
 
--- Extends what this holder still has, and shows that it is alive. `state` of each, by its place in the arrays:
+-- Extends what this holder still has, up to the lease's own limit if it has one, and shows that it is alive. `state` of each, by its place in the arrays:
 -- `renewed`, `lost` (expired or taken), or `busy`: still held, but a transaction has the row locked, for which
 -- the others must not wait.
 -- name: renewLeases :many
@@ -73,19 +73,20 @@ with mine as (
   for no key update of l skip locked
 ), renewed as (
   update holdfast.leases l
-  set wake_at = holdfast.ledger_now() + holdfast.microseconds(:lease_us)
+  set wake_at = least(holdfast.ledger_now() + holdfast.microseconds(:lease_us), l.renew_until)
   from free
   where l.tenant_id = free.tenant_id and l.kind = free.kind and l.resource_id = free.resource_id
     and l.wake_at > holdfast.ledger_now()
-  returning free.place
+  returning free.place, (extract(epoch from l.wake_at - holdfast.ledger_now()) * 1000000)::bigint as left_us
 )
 select m.place::integer as "place!",
   case
-    when exists (select from renewed r where r.place = m.place) then 'renewed'
+    when r.place is not null then 'renewed'
     when exists (select from held h where h.place = m.place) then 'busy'
     else 'lost'
-  end as "state!"
-from mine m order by m.place;
+  end as "state!",
+  coalesce(r.left_us, 0) as "left_us!"
+from mine m left join renewed r on r.place = m.place order by m.place;
 
 -- Gives a lease back, to be due again at a given instant. The epoch stays, so it can't be used again.
 -- name: returnLease :exec

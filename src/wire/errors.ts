@@ -145,6 +145,23 @@ export const errorCatalogue = {
     "Report a pin for each source before the source phase ends.",
   ),
   attempts_exhausted: entry(409, "The job has had its two attempts", "Submit a new job."),
+  work_not_registered: entry(
+    409,
+    "The version of the work is not registered",
+    "Start a worker that has it, or register it, then submit again.",
+    true,
+  ),
+  work_retired: entry(409, "The version of the work is retired", "Submit under a version that is not retired."),
+  deadline_elapsed: entry(
+    409,
+    "The deadline has passed already",
+    "Submit new work with a later deadline; an accepted one is never extended.",
+  ),
+  admission_closed: entry(
+    409,
+    "No further attempt of the work is admitted",
+    "Inspect it: a proof can still settle what happened. Submit new work to try again.",
+  ),
   no_slot: entry(409, "No slot is free", "The job stays in the queue; nothing needs doing.", true),
 
   // Storage capabilities

@@ -13,7 +13,7 @@ import { liveIncarnations, registerIncarnation } from "../incarnation.store.ts";
 import { claimLeases, insertLease } from "../lease.store.ts";
 import type { HeldLease } from "../lease.ts";
 import { seconds } from "../time.ts";
-import { startLeaseKeeper } from "./lease-keeper.ts";
+import { startLeaseKeeper, type TimedLease } from "./lease-keeper.ts";
 import { transition } from "./transition.ts";
 
 const leaseUs = seconds(1);
@@ -38,7 +38,7 @@ async function keeping(
   const schema = { minimum: 7, maximum: 7 };
   const holder = await registerIncarnation(kernel.db, { process: "test", release: "test", schema });
   const errors: Error[] = [];
-  const lost: HeldLease[] = [];
+  const lost: TimedLease[] = [];
   const keeper = startLeaseKeeper({
     settings,
     holder,

@@ -8,7 +8,7 @@ import { parentPort, workerData } from "node:worker_threads";
 import { endIncarnation } from "../incarnation.sql.ts";
 import { renewLeases } from "../lease.sql.ts";
 import { getShared, monotonicMs, setShared } from "../monotonic.ts";
-import type { FromThread, KeeperSettings, ToThread } from "./lease-keeper.ts";
+import type { FromThread, Held, KeeperSettings, ToThread } from "./lease-keeper.ts";
 import { openLine } from "./line.ts";
 import { runOn } from "./transition.ts";
 
@@ -17,7 +17,6 @@ if (port === null) throw new Error("lease-keeper.thread runs as a worker thread"
 const settings = workerData as KeeperSettings;
 const say = (message: FromThread) => port.postMessage(message);
 
-type Held = Extract<ToThread, { readonly type: "hold" }>;
 const held = new Map<string, Held>();
 /** A renewal that takes longer counts as failed, and its connection as broken. */
 const answerMaxMs = Math.max(50, Math.min(5_000, settings.renewMs));
@@ -37,13 +36,13 @@ const line = openLine({
 
 port.on("message", (message: ToThread) => {
   switch (message.type) {
-    case "hold":
-      held.set(message.key, message);
-      // One that came late in its life can't wait for the usual round.
-      roundWithin(message.heldUntilMs - monotonicMs() - (settings.leaseMs - settings.renewMs));
-      return;
-    case "drop":
-      held.delete(message.key);
+    case "swap":
+      for (const key of message.drop) held.delete(key);
+      for (const lease of message.hold) {
+        held.set(lease.key, lease);
+        // One that came late in its life can't wait for the usual round.
+        roundWithin(lease.heldUntilMs - monotonicMs() - (settings.leaseMs - settings.renewMs));
+      }
       return;
     case "close":
       closing.abort();
@@ -104,10 +103,12 @@ async function round(): Promise<number> {
   }
   setShared(settings.renewedAt, sentAt);
   let busy = false;
-  for (const { place, state } of answer) {
+  for (const { place, state, left_us } of answer) {
     const lease = leases[place - 1];
     if (lease === undefined) continue;
-    if (state === "renewed") setShared(lease.heldUntil, sentAt + settings.leaseMs);
+    // Some leases have a limit of their own: what the server gave can be less than what was asked for.
+    const leftMs = Math.min(settings.leaseMs, Number(left_us) / 1_000);
+    if (state === "renewed") setShared(lease.heldUntil, sentAt + leftMs);
     else if (state === "busy") busy = true;
     else giveUp(lease);
   }

@@ -30,6 +30,12 @@ const bySqlstate: Readonly<Record<string, ErrorCode>> = {
   HF008: "conflict",
   HF009: "conflict",
   HF010: "conflict",
+  HF011: "work_not_registered",
+  HF012: "work_retired",
+  HF013: "deadline_elapsed",
+  HF014: "idempotency_conflict",
+  HF015: "conflict",
+  HF016: "admission_closed",
 };
 
 /** Named constraints that a caller can run into. Any other violated constraint is a fault of ours: `internal`. */
@@ -45,6 +51,11 @@ const byConstraint: Readonly<Record<string, ErrorCode>> = {
   sandbox_attempts_one_alive: "conflict",
   sandbox_attempts_name_taken: "conflict",
   tenants_pkey: "conflict",
+  work_items_input: "invalid_request",
+  work_items_legacy_has_no_timing: "invalid_request",
+  work_items_plan_or_deadline: "invalid_request",
+  work_items_queue: "invalid_request",
+  work_proofs_pkey: "conflict",
 };
 
 const retryable = new Set(["40001", "40P01"]);

@@ -1,0 +1,198 @@
+import { canonicalDigest } from "../core/canonical.ts";
+import { HoldfastError } from "../core/errors.ts";
+import type { Instant, Microseconds } from "../core/time.ts";
+import type { Policy } from "./policy.ts";
+import type { EffectSafety } from "./safety.ts";
+
+/** The part of the Standard Schema interface (version 1) that is used: any validator that has it fits. */
+export interface StandardSchema<Input = unknown, Output = Input> {
+  readonly "~standard": {
+    readonly version: 1;
+    readonly vendor: string;
+    readonly validate: (value: unknown) => StandardResult<Output> | Promise<StandardResult<Output>>;
+    readonly types?: { readonly input: Input; readonly output: Output } | undefined;
+  };
+}
+
+export type StandardResult<Output> =
+  | { readonly value: Output; readonly issues?: undefined }
+  | { readonly issues: readonly StandardIssue[] };
+
+export interface StandardIssue {
+  readonly message: string;
+  readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
+}
+
+/** What a handler knows of the attempt that it is. */
+export interface WorkContext {
+  readonly tenant: string;
+  readonly id: string;
+  /** 1 for the first. */
+  readonly attempt: number;
+  /** The same for each attempt: the effect's own key at its provider (`provider_keyed`), else null. */
+  readonly providerKey: string | null;
+  readonly acceptedAt: Instant;
+  readonly deadline: Instant | null;
+  /** Aborts at the deadline, when the lease is lost, and when the worker can't wait any longer. Stop then. */
+  readonly signal: AbortSignal;
+}
+
+export type Verdict<Result> =
+  | { readonly applied: true; readonly result?: Result }
+  | { readonly applied: false }
+  /** It can't be told now: asked again later. */
+  | "unknown";
+
+/** A lost attempt, as its reconciler is asked about it. */
+export interface LostAttempt {
+  readonly tenant: string;
+  readonly id: string;
+  readonly attempt: number;
+  readonly providerKey: string | null;
+  readonly admittedAt: Instant | null;
+  readonly signal: AbortSignal;
+}
+
+export interface Breaker {
+  /** So many failures in a row of one circuit key open its circuit. */
+  readonly failures: number;
+  /** After this time one item is let through, to see whether it works again. */
+  readonly probe: Microseconds;
+}
+
+interface Declared<Input, Output, Result> {
+  readonly name: string;
+  readonly version: string;
+  readonly policy: Policy;
+  /** Where it waits when a submission names no other queue. */
+  readonly queue?: string;
+  readonly breaker?: Breaker;
+  /** Checks input when it is submitted and again before it runs. */
+  readonly input?: StandardSchema<Input, Output>;
+  readonly run: (input: Output, context: WorkContext) => Promise<Result> | Result;
+}
+
+export type WorkDeclaration<Input, Output, Result> =
+  | (Declared<Input, Output, Result> & {
+      readonly safety: Exclude<EffectSafety, "reconcile_before_retry">;
+    })
+  | (Declared<Input, Output, Result> & {
+      readonly safety: "reconcile_before_retry";
+      /** Says from outside whether a lost attempt's effect has happened. */
+      readonly reconcile: (input: Output, lost: LostAttempt) => Promise<Verdict<Result>> | Verdict<Result>;
+    });
+
+/** One registered piece of work: what a program declares of it, checked. */
+export interface WorkDefinition<Input = unknown, Result = unknown> {
+  readonly name: string;
+  readonly version: string;
+  readonly safety: EffectSafety;
+  readonly policy: Policy;
+  readonly queue: string;
+  readonly breaker: Breaker | null;
+  /** Of everything that is registered: the same version always has the same. */
+  readonly digest: string;
+  /** `invalid_request` with what the validator says. */
+  readonly check: (value: unknown) => Promise<unknown>;
+  readonly run: (input: unknown, context: WorkContext) => Promise<unknown>;
+  readonly reconcile: ((input: unknown, lost: LostAttempt) => Promise<Verdict<unknown>>) | null;
+  /** Never set: these carry the types. */
+  readonly accepts?: (input: Input) => void;
+  readonly gives?: Result;
+}
+
+const namePattern = /^[a-z0-9](?:[a-z0-9._-]{0,98}[a-z0-9])?$/;
+const versionPattern = /^[A-Za-z0-9][A-Za-z0-9._+-]{0,62}$/;
+const queuePattern = /^[a-z0-9](?:[a-z0-9_-]{0,38}[a-z0-9])?$/;
+
+/**
+ * Declare work. Name and version are registered with all that decides its timing and safety, and never change:
+ * other timing needs another version (W2).
+ */
+export function defineWork<Output, Result, Input = Output>(
+  declared: WorkDeclaration<Input, Output, Result>,
+): WorkDefinition<Input, Result> {
+  const { name, version, safety, policy, input: schema, queue = "default", breaker = null } = declared;
+  if (!namePattern.test(name)) throw wrong("work is named by 1 to 100 of a-z, 0-9 and inner . _ -");
+  if (!versionPattern.test(version)) throw wrong("a version has 1 to 63 of A-Z, a-z, 0-9 and inner . _ + -");
+  if (!queuePattern.test(queue)) throw wrong("a queue is named by 1 to 40 of a-z, 0-9 and inner _ -");
+  if (
+    breaker !== null &&
+    (!Number.isInteger(breaker.failures) || breaker.failures < 1 || breaker.failures > 1000)
+  )
+    throw wrong("a circuit opens after 1 to 1000 failures");
+  if (breaker !== null && breaker.probe < 1000n)
+    throw wrong("a circuit is probed after a millisecond or more");
+  const check = (value: unknown) =>
+    schema === undefined ? Promise.resolve(value as Output) : validated(schema, value);
+  const reconcile = declared.safety === "reconcile_before_retry" ? declared.reconcile : null;
+  return {
+    name,
+    version,
+    safety,
+    policy,
+    queue,
+    breaker,
+    digest: canonicalDigest(registered({ safety, policy, queue, breaker })),
+    check,
+    // Checked again: what a program accepted under this version may have come from another release of it.
+    run: async (value, context) => declared.run(await check(value), context),
+    reconcile: reconcile === null ? null : async (value, lost) => reconcile(await check(value), lost),
+  };
+}
+
+function registered({
+  safety,
+  policy,
+  queue,
+  breaker,
+}: Pick<WorkDefinition, "safety" | "policy" | "queue" | "breaker">) {
+  const { kind, retry, plan, elapsed, lease } = policy;
+  return {
+    safety,
+    queue,
+    kind,
+    retry: { attempts: retry.attempts, initial: String(retry.initial), longest: String(retry.longest) },
+    plan:
+      plan === null
+        ? null
+        : { version: plan.version, offsets: plan.offsets.map(String), circuit: String(plan.circuit) },
+    elapsed: String(elapsed),
+    lease: String(lease),
+    breaker: breaker === null ? null : { failures: breaker.failures, probe: String(breaker.probe) },
+  };
+}
+
+async function validated<Input, Output>(
+  schema: StandardSchema<Input, Output>,
+  value: unknown,
+): Promise<Output> {
+  const result = await schema["~standard"].validate(value);
+  if (result.issues === undefined) return result.value;
+  const errors = result.issues.slice(0, 20).map(({ message, path = [] }) => {
+    const steps = path.map((step) => String(typeof step === "object" ? step.key : step));
+    return {
+      pointer: steps.map((step) => `/${step.replaceAll("~", "~0").replaceAll("/", "~1")}`).join(""),
+      message,
+    };
+  });
+  throw new HoldfastError("invalid_request", `the input is not valid: ${errors[0]?.message ?? ""}`);
+}
+
+function wrong(detail: string): HoldfastError {
+  return new HoldfastError("invalid_request", detail);
+}
+
+/** Fails the attempt for good: no other one is tried. */
+export class WorkFailure extends Error {
+  override readonly name = "WorkFailure";
+  readonly code: string;
+  readonly retry: boolean;
+
+  /** `code` is stored, 1 to 63 characters; the message is, too, so it should hold no payload. */
+  constructor(code: string, message: string, { retry = false }: { readonly retry?: boolean } = {}) {
+    super(message);
+    this.code = code;
+    this.retry = retry;
+  }
+}

@@ -1,0 +1,217 @@
+import { HoldfastError } from "../core/errors.ts";
+import { brandId, isTenantId, type TenantId } from "../core/ids.ts";
+import { type Doorbell, openDoorbell } from "../core/postgres/doorbell.ts";
+import {
+  type ConnectionSettings,
+  defaultPoolLimits,
+  openPools,
+  type PoolLimits,
+} from "../core/postgres/pool.ts";
+import { translate } from "../core/postgres/sqlstate.ts";
+import type { Database } from "../core/postgres/transition.ts";
+import { checkCompatibility } from "../core/schema/compatibility.ts";
+import type { WorkDefinition } from "./define.ts";
+import {
+  batchMax,
+  prepared,
+  type Queryable,
+  type SubmitItem,
+  type SubmitOptions,
+  type Submitted,
+  submitAlone,
+  submitOn,
+} from "./submit.ts";
+import { registerVersion } from "./version.store.ts";
+
+/** A program's way to its Work: connections, and whom to wake. */
+export interface Work {
+  readonly db: Database;
+  readonly doorbell: Doorbell;
+  readonly settings: ConnectionSettings;
+  readonly name: string;
+  /** The tenant of every submission that names no other. */
+  readonly tenant: TenantId | null;
+  readonly onError: (error: unknown, what: string) => void;
+  /** Make versions known before the first worker of them starts (W2). */
+  register(...works: readonly WorkDefinition<never, unknown>[]): Promise<void>;
+  /** Tell the workers to look, after the commit of a transaction that submitted: it can't know its own commit. */
+  wake(): void;
+  close(): Promise<void>;
+}
+
+export interface OpenWorkOptions {
+  /** `postgresql://USER:PASSWORD@HOST:PORT/DATABASE`, or its parts. The login is a member of the roles that it plays. */
+  readonly database: string | ConnectionSettings;
+  readonly tenant?: string;
+  /** Of the process, for people who look at the store. */
+  readonly name?: string;
+  readonly installation?: string;
+  readonly limits?: Partial<PoolLimits>;
+  readonly onError?: (error: unknown, what: string) => void;
+}
+
+/** Connect, and check that this release and the store's schema fit each other before a row is touched (M2). */
+export async function openWork(options: OpenWorkOptions): Promise<Work> {
+  const settings = typeof options.database === "string" ? settingsOf(options.database) : options.database;
+  const name = options.name ?? "work";
+  const onError = options.onError ?? report;
+  const tenant = options.tenant === undefined ? null : checkedTenant(options.tenant);
+  const pools = openPools({
+    settings,
+    name: `holdfast/${name}`,
+    limits: { ...defaultPoolLimits, ...options.limits },
+    onError: (error) => onError(error, "an idle connection broke"),
+  });
+  try {
+    const store = await checkCompatibility(pools.of("producer"), {
+      purpose: "write",
+      ...(options.installation === undefined ? {} : { installation: options.installation }),
+    }).catch((error: unknown) => {
+      throw translate(error);
+    });
+    const doorbell = openDoorbell({
+      settings,
+      name: `holdfast/${name}`,
+      onError: (error) => onError(error, "the doorbell's connection broke"),
+    });
+    const db: Database = { pools, deploymentEpoch: store.deploymentEpoch, committed: () => doorbell.ring() };
+    return {
+      db,
+      doorbell,
+      settings,
+      name,
+      tenant,
+      onError,
+      async register(...works) {
+        for (const work of works) await registerVersion(db, work as WorkDefinition);
+      },
+      wake: () => doorbell.ring(),
+      async close() {
+        await doorbell.close();
+        await pools.close();
+      },
+    };
+  } catch (error) {
+    await pools.close();
+    throw error;
+  }
+}
+
+/** Options of one submission; `tenant` is needed where the handle has none, and inside a caller's transaction. */
+export type Submission = SubmitOptions & { readonly tenant?: string };
+
+/**
+ * Accept one item. With the handle it is durable when this resolves. With a connection of the `pg` driver it is part
+ * of that connection's own transaction and commits or vanishes with it (W13): call `wake()` after the commit, or it
+ * is found within a second or two.
+ *
+ * Throws `idempotency_conflict`, `work_not_registered`, `work_retired`, `deadline_elapsed`, `tenant_disabled` or
+ * `invalid_request`.
+ */
+export async function submit<Input>(
+  on: Work | Queryable,
+  work: WorkDefinition<Input, unknown>,
+  input: Input,
+  options: Submission = {},
+): Promise<Submitted> {
+  const { tenant, ...rest } = options;
+  const [one] = await submitAll(on, work, [{ ...rest, input }], tenant === undefined ? {} : { tenant });
+  if (one === undefined) throw new Error("one item gives one answer");
+  return one;
+}
+
+/** Accept many: all of them, or none. In the order of the items. */
+export async function submitAll<Input>(
+  on: Work | Queryable,
+  work: WorkDefinition<Input, unknown>,
+  items: readonly SubmitItem<Input>[],
+  options: { readonly tenant?: string } = {},
+): Promise<Submitted[]> {
+  const handle = isWork(on) ? on : null;
+  const tenant = options.tenant === undefined ? (handle?.tenant ?? null) : checkedTenant(options.tenant);
+  if (tenant === null) throw new HoldfastError("invalid_request", "name the tenant that the work is for");
+  const all = await prepared(work, items);
+  const call = (part: unknown[], deploymentEpoch: bigint | null) => ({
+    tenant,
+    deploymentEpoch,
+    name: work.name,
+    version: work.version,
+    items: part,
+  });
+  if (all.length === 0) return [];
+  if (!isWork(on))
+    return inParts(all, (part) => submitOn(on, { ...call(part, null), named: false })).catch(rethrow);
+  const { db } = on;
+  const pool = db.pools.of("producer");
+  const submitted =
+    all.length <= batchMax
+      ? await submitAlone(pool, call(all, db.deploymentEpoch))
+      : await inTransaction(db, (connection) =>
+          inParts(all, (part) => submitOn(connection, { ...call(part, db.deploymentEpoch), named: true })),
+        );
+  on.wake();
+  return submitted;
+}
+
+async function inParts(
+  items: unknown[],
+  send: (part: unknown[]) => Promise<Submitted[]>,
+): Promise<Submitted[]> {
+  const submitted: Submitted[] = [];
+  for (let from = 0; from < items.length; from += batchMax)
+    submitted.push(...(await send(items.slice(from, from + batchMax))));
+  return submitted;
+}
+
+async function inTransaction<T>(db: Database, body: (connection: Queryable) => Promise<T>): Promise<T> {
+  const client = await db.pools.of("producer").connect();
+  let broken: Error | undefined;
+  const onError = (error: Error) => {
+    broken = error;
+  };
+  client.on("error", onError);
+  try {
+    await client.query("begin isolation level read committed");
+    const result = await body(client);
+    await client.query("commit");
+    return result;
+  } catch (error) {
+    await client.query("rollback").catch((fault: Error) => {
+      broken = fault;
+    });
+    throw translate(error);
+  } finally {
+    client.off("error", onError);
+    client.release(broken);
+  }
+}
+
+function isWork(on: Work | Queryable): on is Work {
+  return "doorbell" in on;
+}
+
+function rethrow(error: unknown): never {
+  throw translate(error);
+}
+
+export function checkedTenant(text: string): TenantId {
+  if (!isTenantId(text))
+    throw new HoldfastError("invalid_request", "a tenant is named by 1 to 63 of a-z, 0-9 and inner hyphens");
+  return brandId<TenantId>(text);
+}
+
+function settingsOf(text: string): ConnectionSettings {
+  const url = new URL(text);
+  const folder = url.searchParams.get("host");
+  return {
+    host: folder ?? url.hostname,
+    port: url.port === "" ? 5432 : Number(url.port),
+    database: decodeURIComponent(url.pathname.slice(1)),
+    user: decodeURIComponent(url.username),
+    password: decodeURIComponent(url.password),
+  };
+}
+
+function report(error: unknown, what: string): void {
+  console.error(`holdfast: ${what}:`, error instanceof Error ? error.message : error);
+}

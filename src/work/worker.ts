@@ -1,0 +1,126 @@
+import { HoldfastError } from "../core/errors.ts";
+import { registerIncarnation } from "../core/incarnation.store.ts";
+import { leaseTime, renewEveryMs } from "../core/lease.ts";
+import { startLookout } from "../core/lookout.ts";
+import { monotonicMs } from "../core/monotonic.ts";
+import { startLeaseKeeper } from "../core/postgres/lease-keeper.ts";
+import { supportedSchema } from "../core/schema/version.ts";
+import { startSequencer } from "../core/sequencer.ts";
+import { type Microseconds, toMilliseconds } from "../core/time.ts";
+import type { WorkDefinition } from "./define.ts";
+import { type Engine, startEngine } from "./engine.ts";
+import type { Work } from "./open.ts";
+import { registerRunner, registerVersion } from "./version.store.ts";
+
+/** Runs the work of one process. */
+export interface Worker {
+  /** Handlers in flight now; never more than the concurrency. */
+  readonly inFlight: number;
+  /**
+   * Claims nothing more, gives back what it has not started, waits for what runs (then aborts its signals), and
+   * settles it. Resolves when all of it is recorded.
+   */
+  stop(): Promise<void>;
+}
+
+export interface WorkerOptions {
+  readonly works: readonly WorkDefinition<never, unknown>[];
+  /** Handlers in flight, at most. */
+  readonly concurrency?: number;
+  /** Only these queues; each work's own when left out. */
+  readonly queues?: readonly string[];
+  /** How long an unrenewed lease lasts: the longest that the work of a dead process waits. */
+  readonly lease?: Microseconds;
+  /** How long `stop` waits for handlers before it aborts their signals. */
+  readonly grace?: Microseconds;
+  /** How long the event loop may stand still before the process counts as hung and loses what it runs. */
+  readonly stallMs?: number;
+  /** Names the policy under which late results are kept (1 to 128 characters). */
+  readonly retention?: string;
+  readonly release?: string;
+  /** For counting: the work's name and what an attempt came to. Must not throw. */
+  readonly onSettled?: (name: string, outcome: string) => void;
+}
+
+/** A ring for each turn would wake every process two thousand times a second. */
+const ringEveryMs = 50;
+const concurrencyMax = 1_000;
+
+/** Register what this process runs (W2), and run it until stopped. */
+export async function createWorker(work: Work, options: WorkerOptions): Promise<Worker> {
+  const { db, settings, name } = work;
+  const concurrency = options.concurrency ?? 10;
+  if (!Number.isInteger(concurrency) || concurrency < 1 || concurrency > concurrencyMax) {
+    throw new HoldfastError("invalid_request", "a worker runs 1 to 1000 handlers at a time");
+  }
+  const lanes = new Map<string, WorkDefinition>();
+  const versions: number[] = [];
+  for (const one of options.works as readonly WorkDefinition[]) {
+    const number = await registerVersion(db, one);
+    versions.push(number);
+    for (const queue of options.queues ?? [one.queue]) lanes.set(`${number}.${queue}`, one);
+  }
+  const leaseUs = options.lease ?? leaseTime;
+  const holder = await registerIncarnation(db, {
+    process: name,
+    release: options.release ?? "unknown",
+    schema: supportedSchema,
+  });
+  await registerRunner(db, holder, versions);
+  const keeper = startLeaseKeeper({
+    settings,
+    holder,
+    name: `holdfast/${name}`,
+    leaseUs,
+    renewMs: Math.min(renewEveryMs, toMilliseconds(leaseUs) / 3),
+    ...(options.stallMs === undefined ? {} : { stallMs: options.stallMs }),
+    onError: (error) => work.onError(error, "leases could not be renewed"),
+  });
+  const lookout = startLookout({
+    db,
+    doorbell: work.doorbell,
+    kinds: ["work"],
+    onError: (error) => work.onError(error, "the database did not answer the lookout"),
+  });
+  const sequencer = startSequencer({
+    db,
+    lookout,
+    onError: (error) => work.onError(error, "changes could not be stamped"),
+  });
+  let rungAtMs = 0;
+  const engine: Engine = startEngine({
+    db,
+    holder,
+    keeper,
+    lanes,
+    concurrency,
+    leaseUs,
+    graceMs: toMilliseconds(options.grace ?? leaseUs),
+    retention: options.retention ?? null,
+    onError: work.onError,
+    ...(options.onSettled === undefined ? {} : { onSettled: options.onSettled }),
+    onTurn() {
+      const now = monotonicMs();
+      if (now - rungAtMs < ringEveryMs) return;
+      rungAtMs = now;
+      work.wake();
+    },
+  });
+  const deaf = work.doorbell.onRing(() => engine.wake());
+  const blind = lookout.on("due:work", ({ queues }) => {
+    if (queues.some((queue) => lanes.has(queue))) engine.wake();
+  });
+  return {
+    get inFlight() {
+      return engine.inFlight;
+    },
+    async stop() {
+      deaf();
+      blind();
+      await engine.stop();
+      await sequencer.stop();
+      await lookout.stop();
+      await keeper.close();
+    },
+  };
+}
