@@ -15,7 +15,7 @@ const section = (title: string) => page.split(/^## /m).find((text) => text.start
 test("docs/reference/agent-protocol.md names every fault and every reason, and no other", () => {
   const listed = (text: string) =>
     [...text.matchAll(/^\| ([^|]*) \|/gm)].flatMap(([, cell = ""]) =>
-      [...cell.matchAll(/`([a-z_]+)`/g)].map(([, code]) => code),
+      [...cell.matchAll(/`([a-z_]+)`/g)].map(([, code = ""]) => code),
     );
   assert.deepEqual(
     listed(section("Bundle")).toSorted(),
