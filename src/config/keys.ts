@@ -24,6 +24,7 @@ export const configKeys = {
   // Listeners
   host: { name: "HOLDFAST_HOST", fallback: "127.0.0.1", read: read.host },
   port: { name: "HOLDFAST_PORT", fallback: "7717", read: read.port },
+  operatorApi: { name: "HOLDFAST_OPERATOR_API", fallback: "false", read: read.yesOrNo },
   callbackHost: { name: "HOLDFAST_CALLBACK_HOST", fallback: "127.0.0.1", read: read.host },
   callbackPort: { name: "HOLDFAST_CALLBACK_PORT", fallback: "7718", read: read.port },
   callbackUrl: { name: "HOLDFAST_CALLBACK_URL", read: read.httpUrl },
@@ -61,8 +62,6 @@ export const configKeys = {
   kubernetesRuntimeClass: { name: "HOLDFAST_KUBERNETES_RUNTIME_CLASS", read: cluster.objectName },
   kubernetesPriorityClass: { name: "HOLDFAST_KUBERNETES_PRIORITY_CLASS", read: cluster.objectName },
   kubernetesReadNodes: { name: "HOLDFAST_KUBERNETES_READ_NODES", fallback: "false", read: read.yesOrNo },
-
-  operatorApi: { name: "HOLDFAST_OPERATOR_API", fallback: "false", read: read.yesOrNo },
 
   // Identity
   oidcIssuer: { name: "HOLDFAST_OIDC_ISSUER", read: read.issuer },
