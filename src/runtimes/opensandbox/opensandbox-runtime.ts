@@ -12,9 +12,9 @@ import {
   type SandboxSpec,
 } from "../../core/runtime.port.ts";
 import { type Microseconds, microseconds } from "../../core/time.ts";
-import { checkRequest } from "../process/check-request.ts";
-import { checkName } from "../process/layout.ts";
-import { readableSecretValues, readSecrets } from "../process/secrets.ts";
+import { checkRequest } from "../../sandboxes/check-request.ts";
+import { checkName } from "../../sandboxes/object-name.ts";
+import { readableSecretValues, readSecrets } from "../../sandboxes/secret-files.ts";
 import { checkLabels, createBody, defaultSettings, lifeMs, type SandboxSettings } from "./create-body.ts";
 import type { Guard, GuardLimits } from "./guard.ts";
 import { type GuardAnswer, observationOf, refusalOf } from "./guard-state.ts";

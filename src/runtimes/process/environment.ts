@@ -1,8 +1,8 @@
 import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
+import { readSecrets } from "../../sandboxes/secret-files.ts";
 import { files, sandboxMarker } from "./layout.ts";
 import type { RequestRecord } from "./records.ts";
-import { readSecrets } from "./secrets.ts";
 
 /**
  * The command's whole environment: a minimal base, then the spec, the private part, the secrets, and last

@@ -1,5 +1,6 @@
 import { join } from "node:path";
 import { RuntimeRefusal } from "../../core/runtime.port.ts";
+import { checkName } from "../../sandboxes/object-name.ts";
 
 /**
  * Where a sandbox lives on disk: `<directory>/<name>/<uid>/`. The name's folder is published by one rename of
@@ -42,21 +43,9 @@ export const sandboxMarker = (uid: string): string => `HOLDFAST_SANDBOX=${uid}`;
 /** The supervisor's own marker. A child carries it between fork and exec, so it is looked for as well. */
 export const supervisorMarker = (uid: string): string => `HOLDFAST_SUPERVISOR=${uid}`;
 
-const namePattern = /^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,118}[A-Za-z0-9])?$/;
 const uidPattern = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
 
 export const isUid = (text: string): boolean => uidPattern.test(text);
-
-/** Names come from outside and become file names: letters, digits, inner `.`, `_` and `-`, at most 120. */
-export function checkName(text: string, what: string): string {
-  if (!namePattern.test(text)) {
-    throw new RuntimeRefusal(
-      "invalid",
-      `${what} can't be a file name: ${JSON.stringify(text.slice(0, 130))}`,
-    );
-  }
-  return text;
-}
 
 export function folderOf(directory: string, name: string, uid: string): Folder {
   checkName(name, "the sandbox's name");

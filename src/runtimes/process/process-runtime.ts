@@ -16,7 +16,9 @@ import {
   type SandboxSpec,
 } from "../../core/runtime.port.ts";
 import type { Microseconds } from "../../core/time.ts";
-import { checkRequest } from "./check-request.ts";
+import { checkRequest } from "../../sandboxes/check-request.ts";
+import { checkName } from "../../sandboxes/object-name.ts";
+import { readableSecretValues } from "../../sandboxes/secret-files.ts";
 import type { ControlRequest } from "./control.ts";
 import { ask } from "./control-client.ts";
 import { control } from "./control-loop.ts";
@@ -28,10 +30,9 @@ import {
   runsWithoutFolder,
   supervisorEnded,
 } from "./evidence.ts";
-import { cacheFolder, checkName, type Folder, isUid, socketPath } from "./layout.ts";
+import { cacheFolder, type Folder, isUid, socketPath } from "./layout.ts";
 import { readCursor, readLog } from "./log-reader.ts";
 import { now, type RequestRecord, type Settings } from "./records.ts";
-import { readableSecretValues } from "./secrets.ts";
 import {
   checkSocketDirectory,
   defaultSocketDirectory,

@@ -1,8 +1,8 @@
 import { readFileSync, statSync } from "node:fs";
 import { readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
-import type { SandboxSpec, SecretReference } from "../../core/runtime.port.ts";
-import { checkName } from "./layout.ts";
+import type { SandboxSpec, SecretReference } from "../core/runtime.port.ts";
+import { checkName } from "./object-name.ts";
 
 const secretBytesMax = 64 * 1024;
 

@@ -1,5 +1,5 @@
-import { type PrepareRequest, RuntimeRefusal } from "../../core/runtime.port.ts";
-import { checkName } from "./layout.ts";
+import { type PrepareRequest, RuntimeRefusal } from "../core/runtime.port.ts";
+import { checkName } from "./object-name.ts";
 
 const entriesMax = 1_000;
 /** Linux refuses a longer argument or variable, and more than this in all on common settings. */
