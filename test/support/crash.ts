@@ -41,7 +41,7 @@ interface Victim {
   readonly moment: string;
 }
 
-/** Batches over all scenarios, each with a share of everything; those that stand alone last. */
+/** Batches over all scenarios; those that stand alone last. */
 function batches(
   scenarios: readonly Scenario[],
   { batchMax, commitsMax }: CrashOptions,
@@ -51,8 +51,11 @@ function batches(
   const commits = together.filter(isCommit);
   const others = together.filter((victim) => !isCommit(victim));
   const count = Math.ceil(Math.max(commits.length / commitsMax, together.length / batchMax));
+  // Where any batch may be all commits they stay in order; else each batch gets its share of both.
   const dealt = Array.from({ length: count }, (_, batch) =>
-    [...commits, ...others].filter((_victim, index) => index % count === batch),
+    batchMax <= commitsMax
+      ? together.slice(batch * batchMax, (batch + 1) * batchMax)
+      : [...commits, ...others].filter((_victim, index) => index % count === batch),
   );
   const single = scenarios.flatMap((scenario) =>
     (scenario.alone ?? []).map((moment) => [{ scenario, moment }]),
@@ -105,7 +108,7 @@ async function comes(moment: string, reached: Promise<unknown> | undefined): Pro
     },
     () => undefined,
   );
-  await until(`"${moment}" comes`, () => came, 60_000);
+  await until(`"${moment}" comes`, () => came, 90_000);
 }
 
 type Lonely = Victim & { readonly tenant: TenantId };
