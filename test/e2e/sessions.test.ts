@@ -5,7 +5,7 @@ import { sessionsOf } from "../support/sessions.ts";
 import { testStack } from "../support/stack.ts";
 import { until } from "../support/until.ts";
 
-test("S7 S13 G9: two turns: the second remembers exactly what the first committed, and nothing is left outside", async (t) => {
+test("S7 S11 S13 G9: two turns: the second remembers exactly what the first committed, and nothing is left outside", async (t) => {
   const stack = await testStack(t);
   const foundation = await stack.foundation("controller");
   await stack.controller(foundation);
@@ -25,6 +25,10 @@ test("S7 S13 G9: two turns: the second remembers exactly what the first committe
     );
     return leases.length === 0;
   });
+  const ran = await stack.rows<{ owner_kind: string; state: string }>(
+    "select distinct owner_kind, state from holdfast.sandbox_attempts",
+  );
+  assert.deepEqual(ran, [{ owner_kind: "activation", state: "removed" }]);
   const left = await stack.rows("select name, state from holdfast.sandbox_attempts where state <> 'removed'");
   assert.deepEqual(left, []);
   const row = await sessions.session(session);
