@@ -16,6 +16,7 @@ const tasks = {
     runChild(node, ["test/support/run-cluster-tests.ts", ...args], { cwd: root }),
   check: (node) => runChecks(root, node),
   build: (node, args) => runChild(node, ["scripts/build.ts", ...args], { cwd: root }),
+  bench: (node, [name, ...args]) => runChild(node, [`bench/${name}.ts`, ...args], { cwd: root }),
   format: (node, args) => runChild(node, [biome, "check", "--write", ...args], { cwd: root }),
   generate: async (node, args) => {
     for (const script of ["generate-statements.ts", "openapi.ts", "guarantees.ts"]) {
