@@ -169,6 +169,7 @@ create index publication_outbox_line on holdfast.publication_outbox (tenant_id, 
 create index publication_outbox_by_age on holdfast.publication_outbox (tenant_id, created_at desc, publication_id desc);
 create index publication_outbox_of_session on holdfast.publication_outbox
   (tenant_id, session_id, created_at desc, publication_id desc);
+create index publication_outbox_settled on holdfast.publication_outbox (settled_at) where state <> 'pending';
 create index publication_outbox_dead on holdfast.publication_outbox (tenant_id, created_at desc, publication_id desc)
   where state = 'dead';
 create trigger publication_outbox_keep before update on holdfast.publication_outbox
@@ -181,13 +182,16 @@ create trigger publication_outbox_transitions before update of state on holdfast
 alter table holdfast.publication_outbox enable row level security;
 alter table holdfast.publication_outbox force row level security;
 create policy publication_outbox_tenant on holdfast.publication_outbox
-  to holdfast_gateway, holdfast_controller, holdfast_operator, holdfast_retention
+  to holdfast_gateway, holdfast_controller, holdfast_operator
   using (tenant_id = holdfast.current_tenant()) with check (tenant_id = holdfast.current_tenant());
+-- What was told long ago, or given up long ago, may go, whosever it was. What is pending never goes.
+create policy publication_outbox_expired on holdfast.publication_outbox to holdfast_retention
+  using (state <> 'pending' and settled_at < holdfast.ledger_now() - interval '7 days');
 grant select, insert on holdfast.publication_outbox to holdfast_gateway, holdfast_controller;
 grant update (state, tries, tried_at, last_error, last_status, settled_at, resource_version) on holdfast.publication_outbox
   to holdfast_controller, holdfast_gateway;
 grant select on holdfast.publication_outbox to holdfast_operator;
-grant select, delete on holdfast.publication_outbox to holdfast_retention;
+grant select (tenant_id, publication_id, state, settled_at), delete on holdfast.publication_outbox to holdfast_retention;
 
 -- Who changes what is pending in a line takes this first, so that nobody decides on what another is changing.
 create function holdfast.lock_line(p_session uuid, p_destination text) returns void

@@ -91,7 +91,11 @@ Several may run on one store: leases decide who does what. SIGTERM gives everyth
           queueMax: config.queueMax,
           logBytesMax: BigInt(config.logBytesMax),
           logRetention: config.logRetention,
-          ledger: { commands: config.commandRetention, changes: config.changeRetention },
+          ledger: {
+            commands: config.commandRetention,
+            deliveries: config.deliveryRetention,
+            changes: config.changeRetention,
+          },
           attemptsMax,
           deliveries: {
             egress: openEgress({ allowed: config.egressAllow ?? [] }),

@@ -99,6 +99,11 @@ export const configKeys = {
     fallback: "30d",
     read: read.durationFrom("30d"),
   },
+  deliveryRetention: {
+    name: "HOLDFAST_DELIVERY_RETENTION",
+    fallback: "30d",
+    read: read.durationFrom("7d"),
+  },
   changeRetention: { name: "HOLDFAST_CHANGE_RETENTION", fallback: "30d", read: read.durationFrom("1h") },
 
   // The process's own log

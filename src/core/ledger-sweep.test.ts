@@ -12,7 +12,7 @@ import { seconds } from "./time.ts";
 const kernel = await openKernel({ after });
 const { db, ask } = kernel;
 const day = 86_400;
-const kept = { commands: seconds(30 * day), changes: seconds(7 * day) };
+const kept = { commands: seconds(30 * day), deliveries: seconds(30 * day), changes: seconds(7 * day) };
 const never = new AbortController().signal;
 
 for (const tenant of [tenantA, tenantB]) {
@@ -44,6 +44,40 @@ test("G3: a key is kept for thirty days, whatever a process is told, and no long
   assert.deepEqual(await ages(), [
     [29, 29],
     [29, 29],
+  ]);
+});
+
+test("S8: a delivery is kept for a week, whatever a process is told; what is pending never goes", async () => {
+  await ask(
+    `insert into holdfast.publication_outbox
+       (tenant_id, publication_id, source_kind, source_id, session_id, ordinal, destination, payload, created_at, state, settled_at)
+     select tenant_id, gen_random_uuid(), 'test', gen_random_uuid(), gen_random_uuid(), 1, 'elsewhere', '{}',
+       now() - make_interval(days => n), state, case when state <> 'pending' then now() - make_interval(days => n) end
+     from holdfast.tenants, generate_series(1, 60) n, unnest(array['pending', 'delivered', 'dead']) state`,
+  );
+  const left = async () =>
+    (
+      await ask<{ state: string; n: number }>(
+        "select state, count(*)::int as n from holdfast.publication_outbox group by state, tenant_id order by state",
+      )
+    ).map(({ state, n }) => `${state} ${n}`);
+  await sweepLedger(db, kept, never);
+  assert.deepEqual(await left(), [
+    "dead 29",
+    "dead 29",
+    "delivered 29",
+    "delivered 29",
+    "pending 60",
+    "pending 60",
+  ]);
+  await sweepLedger(db, { ...kept, deliveries: seconds(1) }, never);
+  assert.deepEqual(await left(), [
+    "dead 6",
+    "dead 6",
+    "delivered 6",
+    "delivered 6",
+    "pending 60",
+    "pending 60",
   ]);
 });
 

@@ -2,12 +2,15 @@ import { setTimeout as delay } from "node:timers/promises";
 import { advanceFloor, readExpiredPosition, removeChanges } from "./change.sql.ts";
 import { removeExpiredCommands } from "./command.sql.ts";
 import { type Loop, startLoop } from "./loop.ts";
+import { removeSettledPublications } from "./outbox.sql.ts";
 import { type Database, runAlone } from "./postgres/transition.ts";
 import type { Microseconds } from "./time.ts";
 
 export interface LedgerRetention {
   /** How long an idempotency key and its answer are kept. The database keeps them 30 days at least (G3). */
   readonly commands: Microseconds;
+  /** How long a delivery is kept after it was made or given up, an inbox's messages too. A week at least (S8). */
+  readonly deliveries: Microseconds;
   /** How long a watch can resume: an older cursor is told so (G7). */
   readonly changes: Microseconds;
 }
@@ -45,6 +48,11 @@ export async function sweepLedger(
   const retention_us = retention.commands;
   await repeated(signal, async () => {
     const removed = await runAlone(db, "retention", removeExpiredCommands, { retention_us, batch });
+    return BigInt(removed) === batch;
+  });
+  await repeated(signal, async () => {
+    const asked = { retention_us: retention.deliveries, batch };
+    const removed = await runAlone(db, "retention", removeSettledPublications, asked);
     return BigInt(removed) === batch;
   });
   await repeated(signal, async () => {

@@ -49,3 +49,11 @@ using (
   for no key update of f skip locked
 ) free
 where l.tenant_id = holdfast.current_tenant() and l.kind = 'publication' and l.resource_id = free.resource_id;
+
+-- Row-level security shows this role what was settled a week ago, over all tenants, and nothing else.
+-- name: removeSettledPublications :exec
+delete from holdfast.publication_outbox
+where (tenant_id, publication_id) in (
+  select tenant_id, publication_id from holdfast.publication_outbox
+  where state <> 'pending' and settled_at < holdfast.ledger_now() - holdfast.microseconds(:retention_us)
+  limit :batch);

@@ -170,3 +170,21 @@ using (
 ) free
 where l.tenant_id = holdfast.current_tenant() and l.kind = 'publication' and l.resource_id = free.resource_id`,
 );
+
+export interface RemoveSettledPublicationsParams {
+  readonly retention_us: bigint;
+  readonly batch: bigint;
+}
+
+/** Row-level security shows this role what was settled a week ago, over all tenants, and nothing else. */
+export const removeSettledPublications = statement<RemoveSettledPublicationsParams, never, "exec">(
+  "outbox.removeSettledPublications",
+  "exec",
+  ["retention_us","batch"],
+  ["plain","plain"],
+  `delete from holdfast.publication_outbox
+where (tenant_id, publication_id) in (
+  select tenant_id, publication_id from holdfast.publication_outbox
+  where state <> 'pending' and settled_at < holdfast.ledger_now() - holdfast.microseconds($1)
+  limit $2)`,
+);

@@ -48,7 +48,8 @@ export const controllerKinds = [
 const sessionDefaults = { runsMax: 32, sessionsMax: 100 };
 const sweepEveryMs = 60_000;
 const ledgerEveryMs = 3_600_000;
-const ledgerDefault = { commands: seconds(30 * 86_400), changes: seconds(30 * 86_400) };
+const monthUs = seconds(30 * 86_400);
+const ledgerDefault = { commands: monthUs, deliveries: monthUs, changes: monthUs };
 /** Longer than any controller takes between making an object and recording it. */
 const orphanGraceMs = 300_000;
 
