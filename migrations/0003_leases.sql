@@ -34,12 +34,6 @@ create table holdfast.leases_work partition of holdfast.leases for values in ('w
 create table holdfast.leases_publication partition of holdfast.leases for values in ('publication');
 create table holdfast.leases_retention partition of holdfast.leases for values in ('retention');
 
--- A claim walks tenants by a loose scan of this index and takes the first due rows of each.
-create index leases_due on holdfast.leases (queue, priority, tenant_id, wake_at, resource_id);
--- Whether anything of a queue is due, and when the next one will be, is one row of this one, however many
--- tenants and later rows there are.
-create index leases_wake on holdfast.leases (queue, wake_at);
-
 -- Hot and small: dead rows at the front of the index are what slows a claim.
 do $$
 declare
@@ -48,6 +42,14 @@ begin
   foreach partition in array array['admission', 'execution', 'session', 'activation', 'sandbox', 'work', 'publication', 'retention'] loop
     execute format('alter table holdfast.leases_%s set (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02,
       autovacuum_vacuum_threshold = 200, autovacuum_vacuum_cost_delay = 0)', partition);
+    -- A claim walks tenants by a loose scan of the first and takes the first due rows of each. Whether anything of a
+    -- queue is due, and when the next one will be, is one row of the second, however many tenants and later rows
+    -- there are. Those of Work are by due_at: a claim and a permit move no entry of them, at the price of passing
+    -- over the rows that are held.
+    execute format('create index leases_%1$s_due on holdfast.leases_%1$s (queue, priority, tenant_id, %2$s, resource_id)',
+      partition, case partition when 'work' then 'due_at' else 'wake_at' end);
+    execute format('create index leases_%1$s_wake on holdfast.leases_%1$s (queue, %2$s)',
+      partition, case partition when 'work' then 'due_at' else 'wake_at' end);
     execute format('alter table holdfast.leases_%s enable row level security', partition);
     execute format('alter table holdfast.leases_%s force row level security', partition);
   end loop;

@@ -116,6 +116,8 @@ alter table holdfast.leases
   -- Permits so far, and until when the present one may be renewed.
   add column attempt smallint,
   add column renew_until timestamptz;
+-- Room for the two versions of a row that a claim and a permit make: they stay on its page, and no index is written.
+alter table holdfast.leases_work set (fillfactor = 45);
 alter table holdfast.leases_work
   add constraint leases_work_state check (
     work_state in ('pending', 'leased', 'permitted', 'retry_wait', 'cancel_pending', 'reconciling', 'suspended')),

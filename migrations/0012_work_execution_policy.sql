@@ -326,23 +326,24 @@ begin
       where l.queue = n.lane and l.priority = n.priority and l.tenant_id > n.tenant_id order by l.tenant_id limit 1)
     from line n where n.tenant_id is not null
   ), due as (
-    select n.priority, n.lane, n.tenant_id, oldest.wake_at, count(*) over (partition by n.priority) as lines
+    select n.priority, n.lane, n.tenant_id, oldest.due_at, count(*) over (partition by n.priority) as lines
     from line n
     cross join lateral (
-      select l.wake_at from holdfast.leases_work l
-      where l.queue = n.lane and l.priority = n.priority and l.tenant_id = n.tenant_id and l.wake_at <= now
-      order by l.wake_at limit 1
+      select l.due_at from holdfast.leases_work l
+      where l.queue = n.lane and l.priority = n.priority and l.tenant_id = n.tenant_id and l.due_at <= now
+        and (l.holder is null or l.wake_at <= now)
+      order by l.due_at limit 1
     ) oldest
     where n.tenant_id is not null
-    order by n.priority, oldest.wake_at, n.tenant_id
+    order by n.priority, oldest.due_at, n.tenant_id
   ), taken as materialized (
     select t.place, t.tenant_id, t.resource_id, t.queue, t.epoch, t.work_state
     from due d
     cross join lateral (
       select l.ctid as place, l.tenant_id, l.resource_id, l.queue, l.epoch, l.work_state from holdfast.leases_work l
-      where l.queue = d.lane and l.priority = d.priority and l.tenant_id = d.tenant_id and l.wake_at <= now and l.due_at <= now
-        and l.work_state is not null
-      order by l.wake_at, l.resource_id
+      where l.queue = d.lane and l.priority = d.priority and l.tenant_id = d.tenant_id and l.due_at <= now
+        and (l.holder is null or l.wake_at <= now) and l.work_state is not null
+      order by l.due_at, l.resource_id
       limit (p_limit + d.lines - 1) / d.lines
       for update skip locked
     ) t
