@@ -1,4 +1,4 @@
-import { brandId, type IncarnationId, type TenantId, uuidv7 } from "../../src/core/ids.ts";
+import { brandId, type IncarnationId, uuidv7 } from "../../src/core/ids.ts";
 import { claimLeases } from "../../src/core/lease.store.ts";
 import type { HeldLease } from "../../src/core/lease.ts";
 import { transition } from "../../src/core/postgres/transition.ts";
@@ -67,7 +67,7 @@ async function cleanOne(db: Turns["db"], lease: HeldLease): Promise<void> {
  */
 export async function liveThroughSessions(turns: Turns): Promise<void> {
   const { db } = turns;
-  const gateway = { role: "gateway", tenant: tenantA as TenantId, name: "live" } as const;
+  const gateway = { role: "gateway", tenant: tenantA, name: "live" } as const;
   const agent = await turns.agent("notes");
   const settle = async (session: string, world?: World) => {
     const lease = await turns.claim(session);
