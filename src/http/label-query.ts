@@ -8,6 +8,7 @@ export const oneOrMore = <T extends Type.TSchema>(schema: T, maxItems: number) =
 const Label = Type.String({
   minLength: 2,
   maxLength: 320,
+  description: "a label, NAME=VALUE",
   pattern: "^[A-Za-z0-9]([A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?=[^\\u0000]*$",
 });
 

@@ -9,6 +9,7 @@ import {
   Ref,
   Repository,
   SecretKey,
+  Uuid,
 } from "./job.ts";
 
 /** The patterns of the job schema, in words. A pattern that is not here is shown as it is. */
@@ -20,6 +21,7 @@ const words = new Map<string, string>([
     patternOf(EnvironmentName),
     "letters, digits and underscores, at most 128, not beginning with a digit or `HOLDFAST_`",
   ],
+  [patternOf(Uuid), "a whole id: 36 characters of `0`-`9`, `a`-`f` and hyphens"],
   [patternOf(SecretKey), "letters, digits and `.`, `_`, `-`, at most 128, beginning with a letter or digit"],
   [patternOf(Repository), "an address or path without control characters that does not begin with `-`"],
   [patternOf(Ref), "a branch, tag or commit without spaces that does not begin with `-`"],
@@ -34,7 +36,7 @@ export function patternWords(pattern: string): string {
 /** What a schema allows, so that it reads well after "must be". */
 export function expectation(schema: Type.TSchema): string {
   if (Type.IsLiteral(schema)) return `\`${schema.const}\``;
-  if (Type.IsUnion(schema)) return `one of ${schema.anyOf.map(expectation).join(", ")}`;
+  if (Type.IsUnion(schema)) return choiceWords(schema);
   if (Type.IsObject(schema)) return `a mapping with ${Object.keys(schema.properties).join(", ")}`;
   if (Type.IsRecord(schema)) return "a mapping of names to values";
   if (Type.IsArray(schema)) return Type.IsString(schema.items) ? "a list of texts" : "a list";
@@ -43,10 +45,30 @@ export function expectation(schema: Type.TSchema): string {
   return "valid";
 }
 
+/** A list of the same is no choice of its own: it is how a query says several. */
+function choiceWords(schema: Type.TUnion): string {
+  const choices = alternatives(schema);
+  const plain = choices.filter((choice) => !Type.IsArray(choice));
+  const said = [...new Set((plain.length > 0 ? plain : choices).map(expectation))];
+  return said.length === 1 ? said.join() : `one of ${said.join(", ")}`;
+}
+
+function alternatives(schema: Type.TSchema): readonly Type.TSchema[] {
+  return Type.IsUnion(schema) ? schema.anyOf.flatMap(alternatives) : [schema];
+}
+
+const anyText = "^[^\\u0000]*$";
+
 function stringWords(schema: Type.TString): string {
-  const { pattern, minLength } = schema as { readonly pattern?: string; readonly minLength?: number };
+  const { pattern, minLength, description } = schema as {
+    readonly pattern?: string;
+    readonly minLength?: number;
+    readonly description?: string;
+  };
   const known = pattern === undefined ? undefined : words.get(pattern);
   if (known !== undefined) return known;
+  if (description !== undefined) return description;
+  if (pattern !== undefined && pattern !== anyText) return patternWords(pattern);
   return minLength === undefined
     ? "text without NUL characters"
     : "text that is not empty, without NUL characters";

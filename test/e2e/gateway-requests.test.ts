@@ -252,3 +252,17 @@ test("no token, key, label or spec is ever logged", async () => {
 test("a taken port is a clear error", async () => {
   await assert.rejects(bench.start({ port: bench.gateway().port }), { code: "port_taken" });
 });
+
+test("a query that is wrong is told what it has to be, in words", async () => {
+  for (const [query, detail] of [
+    ["limit=abc", 'the query: /limit must be a whole number from 1 to 999999, found "abc"'],
+    [
+      "state=lost",
+      'the query: /state must be one of `queued`, `running`, `succeeded`, `failed`, `cancelled`, found "lost"',
+    ],
+    ["label=x", 'the query: /label must be a label, NAME=VALUE, found "x"'],
+  ] as const) {
+    const reply = await bench.call(bench.a, "GET", `/v1/jobs?${query}`);
+    assert.deepEqual([reply.status, reply.problem().detail], [400, detail]);
+  }
+});
