@@ -328,7 +328,7 @@ export function runtimeConformance(
 
     test("E4: its own limit ends it", async () => {
       const ref = await held("echo ready; sleep 1000");
-      await runtime.release(ref, 10n, seconds(0.5), never);
+      await runtime.release(ref, 10n, seconds(3), never);
       const { outcome } = await stopped(runtime, ref);
       assert.equal(outcome.kind, "deadline");
       assert.equal(bytesOf(await readLogs(runtime, ref)).toString(), "ready\n");
