@@ -146,6 +146,7 @@ test("the installed package runs its bundle, and needs neither sources nor npm",
   for (const [bin, bundle] of [
     ["holdfast", "cli/main.js"],
     ["holdfast-phase", "sandboxes/phase-helper.js"],
+    ["holdfast-agent", "sessions/agent-program.js"],
   ] as const) {
     mkdirSync(dirname(join(path, "dist", bundle)), { recursive: true });
     writeFileSync(join(path, "dist", bundle), printsArguments);
