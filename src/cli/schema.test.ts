@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { emptyDatabase, testDatabase } from "../../test/support/database.ts";
 import { isHoldfastError } from "../core/errors.ts";
+import { supportedSchema } from "../core/schema/version.ts";
 import type { PostgresConnection } from "../dev/postgres/server.ts";
 import { schemaCommand } from "./schema.ts";
 
@@ -40,9 +41,9 @@ test("M3: plan, apply, and apply again, each said in words", async (t) => {
   assert.deepEqual(
     { ...(status.store as object), incarnationId: "" },
     {
-      version: 7,
-      readerFloor: 1,
-      writerFloor: 1,
+      version: supportedSchema.maximum,
+      readerFloor: supportedSchema.minimum,
+      writerFloor: supportedSchema.minimum,
       installationId: "test-store",
       incarnationId: "",
       deploymentEpoch: "1",
