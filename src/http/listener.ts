@@ -41,6 +41,8 @@ export function createListener(options: ListenerOptions): GatewayServer {
     requestTimeout: requestMs,
     connectionTimeout: options.idleSocketMs ?? 75_000,
     exposeHeadRoutes: true,
+    // What arrives on an open connection while the listener drains is answered, and told that it is the last.
+    return503OnClosing: false,
     requestIdHeader: false,
     routerOptions: { maxParamLength: 256 },
     genReqId: (request) => {

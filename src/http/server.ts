@@ -99,10 +99,11 @@ async function buildGateway(options: Omit<GatewayOptions, "host" | "port">): Pro
   });
   acceptJson(server, limits);
   await describeApi(server, options.release);
+  let draining = false;
   healthRoutes(server, {
     db: options.db,
     installation: options.installation ?? null,
-    progress: options.progress ?? (() => []),
+    progress: () => [...(options.progress?.() ?? []), ...(draining ? [drained] : [])],
   });
   openapiRoute(server);
   const feeds = openFeeds({
@@ -117,11 +118,18 @@ async function buildGateway(options: Omit<GatewayOptions, "host" | "port">): Pro
   for (const routes of options.routes) routes(server, gateway);
   // Live streams would otherwise hold the close for ever.
   server.addHook("preClose", (done) => {
+    draining = true;
     streams.close();
     done();
   });
   return { server, streams, allowHosts };
 }
+
+const drained: LoopProgress = {
+  name: "listener",
+  progressing: false,
+  detail: "it drains and takes nothing new",
+};
 
 function isLoopback(host: string): boolean {
   return host === "localhost" || host === "::1" || host.startsWith("127.");

@@ -235,6 +235,37 @@ test("readiness means that loops get on, not only that the process lives", async
   await stuck.close();
 });
 
+test("G13: on shutdown what is under way is finished, readiness ends, and nothing new is let in", async () => {
+  const gateway = await bench.start({ drainMs: 20_000 });
+  const body = JSON.stringify(submission({ name: "under-way" }));
+  const socket = connect(gateway.port, "127.0.0.1");
+  const closed = once(socket, "close");
+  let answer = "";
+  socket.on("data", (data: Buffer) => (answer += data.toString()));
+  const said = (what: RegExp) => until(`it says ${what.source}`, () => what.test(answer));
+  const request = (line: string, headers: string) =>
+    `${line} HTTP/1.1\r\nHost: 127.0.0.1:${gateway.port}\r\nAuthorization: Bearer ${bench.a.token}\r\n${headers}\r\n`;
+  socket.write(
+    request(
+      "POST /v1/jobs",
+      `Content-Type: application/json\r\nContent-Length: ${body.length}\r\nExpect: 100-continue\r\n`,
+    ),
+  );
+  await said(/^HTTP\/1\.1 100 /);
+  const closing = gateway.close();
+  await until("no new connection is taken", () =>
+    fetch(`${gateway.address}/healthz`).then(
+      () => false,
+      () => true,
+    ),
+  );
+  socket.write(`${body}${request("GET /readyz", "")}`);
+  await said(/HTTP\/1\.1 201 /);
+  assert.match(answer, /connection: close/i);
+  await Promise.all([closing, closed]);
+  assert.ok(!/HTTP\/1\.1 200 /.test(answer), answer);
+});
+
 test("no token, key, label or spec is ever logged", async () => {
   const job = await bench.call(bench.a, "POST", "/v1/jobs?x=secret-query", {
     body: submission({ labels: { secret: "s3cr3t-label" } }),
