@@ -11,6 +11,7 @@ import {
   stopReasonOf,
 } from "../sandboxes/step.ts";
 import type { RequiredAction } from "../wire/agent-protocol.ts";
+import { isUnfinished } from "./agent-protocol.ts";
 import type { ObservedState, SessionIntent } from "./session.ts";
 
 /** The life of an activation. Its outcome is written when it ends, and never changes. */
@@ -267,9 +268,6 @@ export const deadlineFailure: RunFault = {
   retryable: false,
 };
 
-/** What the agent said was no outcome, and may be one the next time. */
-const unfinished = new Set(["no_start", "no_outcome", "unfinished_line"]);
-
 /** Why a run that has stopped failed; null when it went well and has proposed something. */
 function runFault(activation: Activation, sandbox: Sandbox, overdue: boolean): RunFault | null {
   const message = sandbox.message ?? "failed";
@@ -297,7 +295,7 @@ function runFault(activation: Activation, sandbox: Sandbox, overdue: boolean): R
       retryable: false,
     };
   }
-  if (fault !== null) return { ...fault, retryable: unfinished.has(fault.code) };
+  if (fault !== null) return { ...fault, retryable: isUnfinished(fault.code) };
   if (activation.proposal === null) {
     return { code: "no_outcome", message: "The agent ended without an outcome.", retryable: true };
   }

@@ -19,9 +19,10 @@ Example
   holdfast-agent run -- node notes.mjs
 
 Exit codes
-  0 done   1 the agent failed   2 usage   3 the server refused the request
+  0 done: it said the outcome, or a failure that no other run would mend
+  1 the agent failed   2 usage   3 the server refused the request
   4 stop: this sandbox may not go on   5 gave up   6 the bytes are not the promised ones
-  7 what the agent said is not the protocol   8 its folder can't be a bundle
+  7 the agent ended without an outcome
 `;
 
 export interface AgentCommandContext extends Omit<AgentRun, "callback" | "command"> {

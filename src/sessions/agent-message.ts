@@ -2,6 +2,7 @@ import { isHoldfastError } from "../core/errors.ts";
 import { readJson } from "../http/json.ts";
 import {
   type AgentEvent,
+  type AgentFailure,
   type AgentMessage,
   type AgentOutcome,
   agentProtocolLimits as limits,
@@ -59,8 +60,10 @@ function messageOf(fields: Fields): AgentMessage {
       return eventOf(fields);
     case "outcome":
       return outcomeOf(fields);
+    case "failure":
+      return failureOf(fields);
     default:
-      throw new Refused("unknown_type", "`type` is start, event or outcome");
+      throw new Refused("unknown_type", "`type` is start, event, outcome or failure");
   }
 }
 
@@ -88,12 +91,21 @@ function outcomeOf(fields: Fields): AgentOutcome {
   return outcome;
 }
 
+function failureOf(fields: Fields): AgentFailure {
+  only(fields, ["type", "code", "message"]);
+  const code = textOf("code", fields["code"], /^[a-z][a-z0-9_]{0,62}$/, "a word like mailbox_gone");
+  return { type: "failure", code, message: whyOf("message", fields["message"]) };
+}
+
+/** For a person. */
+function whyOf(name: string, value: unknown): string {
+  const text = textOf(name, value, /^[\s\S]+$/, "text that says why");
+  if (text.length <= limits.reasonCharactersMax) return text;
+  throw new Refused("too_large", `\`${name}\` has more than ${limits.reasonCharactersMax} characters`);
+}
+
 function actionOf(fields: Fields): RequiredAction {
-  const reason = () => {
-    const text = textOf("required_action.reason", fields["reason"], /^[\s\S]+$/, "text that says why");
-    if (text.length <= limits.reasonCharactersMax) return text;
-    throw new Refused("too_large", `the reason has more than ${limits.reasonCharactersMax} characters`);
-  };
+  const reason = () => whyOf("required_action.reason", fields["reason"]);
   switch (fields["type"]) {
     case "grant_permission": {
       only(fields, ["type", "permission", "reason"]);

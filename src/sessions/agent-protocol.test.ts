@@ -69,6 +69,23 @@ describe("what an agent says", () => {
     assert.equal(codeOf(act([])), "invalid_field");
   });
 
+  test("a failure ends it with the agent's own word, also as its first line; nothing after it counts", () => {
+    const failure = '{"type":"failure","code":"mailbox_gone","message":"It was closed."}\n';
+    const end = { code: "mailbox_gone", detail: "It was closed." };
+    assert.deepEqual(hear(start, event, failure, outcome).end, { ...end, line: 3 });
+    assert.deepEqual(hear(failure).end, { ...end, line: 1 });
+    assert.equal(codeOf(hear(start, outcome, failure)), "after_outcome");
+    assert.equal(
+      codeOf(hear(start, '{"type":"failure","code":"Two words","message":"x"}\n')),
+      "invalid_field",
+    );
+    assert.equal(codeOf(hear(start, '{"type":"failure","code":"a"}\n')), "invalid_field");
+    assert.equal(
+      codeOf(hear(start, '{"type":"failure","code":"a","message":"x","retry":true}\n')),
+      "unknown_field",
+    );
+  });
+
   const wrong: readonly (readonly [AgentFault["code"], string, ...(string | Uint8Array)[]])[] = [
     ["no_start", "nothing at all"],
     ["no_start", "an event first", event],

@@ -17,9 +17,17 @@ export const agentFaults = [
   "no_outcome",
 ] as const;
 
-/** Why what an agent said is not the protocol. The codes are stable and documented. */
+/** Those of an agent that was stopped short, which may say all of it in another run. */
+const unfinished: ReadonlySet<string> = new Set(["no_start", "no_outcome", "unfinished_line"]);
+
+export function isUnfinished(code: string): boolean {
+  return unfinished.has(code);
+}
+
+/** Why what an agent said is no outcome. */
 export interface AgentFault {
-  readonly code: (typeof agentFaults)[number];
+  /** One of `agentFaults`, which are stable and documented, or the agent's own word for its failure. */
+  readonly code: (typeof agentFaults)[number] | (string & {});
   readonly detail: string;
   /** Of the line, from 1. */
   readonly line: number;
@@ -114,7 +122,8 @@ function takeLine(reading: AgentReading, line: AgentMessage | LineFault): AgentR
   });
   // Also for a line that is nothing: what comes after the outcome is too late, whatever it is.
   if (reading.stage === "ended") return fail("after_outcome", "nothing may follow the outcome");
-  if ("code" in line) return fail(line.code, line.detail);
+  if (!("type" in line)) return fail(line.code, line.detail);
+  if (line.type === "failure") return fail(line.code, line.message);
   if (reading.stage === "begun") {
     return line.type === "start"
       ? { ...reading, stage: "started" }

@@ -6,6 +6,7 @@ import { type Answer, fetchFile, sendFile } from "../sandboxes/phase-transfer.ts
 import { type AgentOutcome, agentProtocolLimits } from "../wire/agent-protocol.ts";
 import { runAgentProcess } from "./agent-child.ts";
 import { agentLine } from "./agent-message.ts";
+import { isUnfinished } from "./agent-protocol.ts";
 import { BundleRefusal } from "./bundle.ts";
 import { packBundle } from "./bundle-pack.ts";
 import { unpackBundle } from "./bundle-unpack.ts";
@@ -24,8 +25,8 @@ export interface AgentRun {
   readonly signals: (listener: (signal: NodeJS.Signals) => void) => () => void;
 }
 
-/** Exit codes beside those of `phaseExit`. */
-export const agentExit = { protocol: 7, bundle: 8 } as const;
+/** Beside those of `phaseExit`: it ended well, and had not said what came of it. */
+export const agentExit = { unfinished: 7 } as const;
 
 /**
  * One run (docs/reference/agent-protocol.md): the head's bundle becomes a folder, the agent works in it and speaks,
@@ -42,7 +43,8 @@ export async function runAgent(run: AgentRun): Promise<number> {
     if ("fault" in ended) {
       const { code, detail, line } = ended.fault;
       await run.complain(`line ${line} of the agent's output: ${code}: ${detail}\n`);
-      return agentExit.protocol;
+      if (isUnfinished(code)) return agentExit.unfinished;
+      return await sayFailure(run, code, `line ${line}: ${detail}`);
     }
     if ("failure" in ended) {
       await run.complain(`${ended.failure}\n`);
@@ -53,18 +55,26 @@ export async function runAgent(run: AgentRun): Promise<number> {
     const outcome: AgentOutcome = { ...ended.outcome, candidate };
     const line = agentLine(outcome);
     if (Buffer.byteLength(line) > agentProtocolLimits.lineBytesMax) {
-      await run.complain("the reply is too large for its line\n");
-      return agentExit.protocol;
+      return await sayFailure(run, "line_too_long", "the reply is too large for its line");
     }
     await run.say(line);
     return phaseExit.done;
   } catch (error) {
     if (!(error instanceof BundleRefusal)) throw error;
     await run.complain(`bundle_${error.reason}: ${error.message}\n`);
-    return agentExit.bundle;
+    return await sayFailure(run, `bundle_${error.reason}`, error.message);
   } finally {
     await rm(place, { recursive: true, force: true, maxRetries: 3 });
   }
+}
+
+/** The run is over and did what it should: it says that the agent's part of it failed, for good. */
+async function sayFailure(run: AgentRun, code: string, message: string): Promise<number> {
+  const { reasonCharactersMax } = agentProtocolLimits;
+  await run.say(
+    agentLine({ type: "failure", code, message: message.slice(0, reasonCharactersMax).toWellFormed() }),
+  );
+  return phaseExit.done;
 }
 
 /** The digest of what is in the head, or of nothing. */

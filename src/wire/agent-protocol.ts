@@ -39,4 +39,12 @@ export interface AgentOutcome {
   readonly required_action: RequiredAction | null;
 }
 
-export type AgentMessage = AgentStart | AgentEvent | AgentOutcome;
+/** Instead of an outcome: the run has failed in a way that no other run would mend. */
+export interface AgentFailure {
+  readonly type: "failure";
+  /** The agent's own word for it. */
+  readonly code: string;
+  readonly message: string;
+}
+
+export type AgentMessage = AgentStart | AgentEvent | AgentOutcome | AgentFailure;
