@@ -42,6 +42,7 @@ It never applies a migration: \`holdfast schema apply\` does. SIGTERM drains and
           release: context.version,
           blobs,
           queueMax: config.queueMax,
+          runtime: config.runtime,
           log,
           operator: config.operatorApi,
           limits: { rate: config.rate, streamsPerPrincipal: config.streamsMax },

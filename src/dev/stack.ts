@@ -85,6 +85,7 @@ export async function startDev(options: DevOptions): Promise<DevStack> {
       release: options.release,
       blobs: controller.blobs,
       queueMax: options.queueMax,
+      runtime: options.runtime.kind,
       log,
       operator: true,
     });

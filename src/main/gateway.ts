@@ -15,6 +15,8 @@ export interface GatewayRole {
   readonly release: string;
   readonly blobs: BlobStore;
   readonly queueMax: number;
+  /** Where agents run whose template names no runtime. */
+  readonly runtime?: string;
   readonly log: Logger;
   /** Whether it serves the routes of operators: its login then needs the roles operator and dispatcher. */
   readonly operator?: boolean;
@@ -39,6 +41,7 @@ export async function openGateway(foundation: Foundation, role: GatewayRole): Pr
     routes: apiRoutes({
       blobs: role.blobs,
       queueMax: role.queueMax,
+      ...(role.runtime === undefined ? {} : { runtime: role.runtime }),
       examine: role.operator === true ? (tenant) => examine(db, tenant) : null,
     }),
     ...(role.limits === undefined ? {} : { limits: role.limits }),
