@@ -25,7 +25,8 @@ export function attend(
         await perform(attendance, view, step);
         return "again";
       },
-      changed: ({ job }, onChange) => changed(job, onChange),
+      changed: (view, onChange) => (view === null ? () => undefined : changed(view.job, onChange)),
+      knowsRoot: false,
       readsOutput: false,
       noun: "attempt",
     },

@@ -71,11 +71,14 @@ async function* archiveLines(
   for (const { id: sandbox, step, ordinal } of sandboxes) {
     const read = (after: bigint) =>
       view(db, scope, (tx) => tx.run(readChunksAfter, { sandbox, after, limit: chunksAtOnce }));
-    for (let chunks = await read(0n); chunks.length > 0; chunks = await read(chunks.at(-1)?.seq ?? 0n)) {
+    for (let after: bigint | null = 0n; after !== null; ) {
+      const chunks: StoredChunk[] = await read(after);
       for (const chunk of chunks) {
         count(chunk);
         yield archiveLine({ step, sandbox: ordinal, ...chunk });
       }
+      // Nothing is added after the end: fewer than asked for are the last.
+      after = chunks.length < Number(chunksAtOnce) ? null : (chunks.at(-1)?.seq ?? null);
     }
   }
 }

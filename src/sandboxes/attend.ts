@@ -17,8 +17,12 @@ export interface Attended<Context extends SandboxContext, View> {
   readonly look: () => Promise<View>;
   /** Decide one step from the look, and do it. `done`: there is nothing left to attend to, and no lease to give back. */
   readonly act: (attendance: SandboxAttendance<Context>, view: View) => Promise<"done" | "again">;
-  /** Calls back on each change, until the returned function is called. */
-  readonly changed: (view: View, onChange: () => void) => () => void;
+  /**
+   * Calls back on each change, until the returned function is called. Asked before the first look, with null, when the
+   * lease alone says whose changes they are (`knowsRoot`), and after it otherwise.
+   */
+  readonly changed: (view: View | null, onChange: () => void) => () => void;
+  readonly knowsRoot: boolean;
   /** Whether stored output is a reason to look again. */
   readonly readsOutput: boolean;
   /** What it is, for the log. */
@@ -73,6 +77,7 @@ export async function attend<Context extends SandboxContext, View>(
 
   let failures = 0;
   try {
+    if (attended.knowsRoot) unsubscribe = attended.changed(null, touched);
     while (!signal.aborted) {
       dirty = false;
       try {

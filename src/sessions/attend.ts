@@ -32,6 +32,7 @@ export function attendSession(
         return perform(attendance, view, decide(view));
       },
       changed: (_view, onChange) => changes(session, onChange),
+      knowsRoot: true,
       readsOutput: true,
       noun: "session",
     },
@@ -53,7 +54,9 @@ export function attendActivation(
       records: activationRecords(context.db, lease, () => uid),
       look: () => readCleaning(context.db, lease),
       act: cleanActivation,
+      // Nothing that happens meanwhile makes less of it.
       changed: () => () => undefined,
+      knowsRoot: true,
       readsOutput: false,
       noun: "activation",
     },

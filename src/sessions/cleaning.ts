@@ -19,33 +19,26 @@ export interface LostCandidate {
   readonly blob_key: BlobKey;
 }
 
-export type CleaningStep =
-  /** Sandboxes by UID, and lost candidates. */
-  | { readonly do: "remove" }
-  /** Put all of its output into one blob, and record that. */
-  | { readonly do: "archive" }
-  /** Delete the chunks of output that are in the archive. */
-  | { readonly do: "trim" }
-  | { readonly do: "finish" };
+/**
+ * `remove`: sandboxes by UID, and lost candidates. `archive`: put all of its output into one blob, and record that.
+ * `trim`: delete the chunks of output that are in the archive. `finish`: nothing is left to remove now.
+ */
+export type CleaningStep = "remove" | "archive" | "trim" | "finish";
+
+const output: Readonly<Record<OutputState, readonly CleaningStep[]>> = {
+  stored: ["archive", "trim"],
+  archived: ["trim"],
+  moved: [],
+};
 
 /**
- * What to remove next: after the end everything; while it waits for somebody, who may take days, what its runs left
- * outside. One that runs again is left alone.
+ * What to remove, in this order: after the end everything; while it waits for somebody, who may take days, what its
+ * runs left outside. One that runs again is left alone. The archive is recorded before a chunk goes (E19).
  */
-export function decideCleaning(view: CleaningSnapshot): CleaningStep {
+export function cleaningSteps(view: CleaningSnapshot): readonly CleaningStep[] {
   const ended = hasEnded(view.state);
-  if (!ended && view.state !== "waiting") return { do: "finish" };
+  if (!ended && view.state !== "waiting") return ["finish"];
   const stopped = view.sandboxes.some((sandbox) => sandbox.state === "stopped");
-  if (stopped || view.lost.length > 0) return { do: "remove" };
-  if (!ended) return { do: "finish" };
-  switch (view.output) {
-    case "stored":
-      return { do: "archive" };
-    case "archived":
-      return { do: "trim" };
-    case "moved":
-      return { do: "finish" };
-    default:
-      return view.output satisfies never;
-  }
+  const left = stopped || view.lost.length > 0;
+  return [...(left ? (["remove"] as const) : []), ...(ended ? output[view.output] : []), "finish"];
 }

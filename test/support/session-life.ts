@@ -12,7 +12,7 @@ import {
   recordCandidateRemoved,
   recordOutputArchive,
 } from "../../src/sessions/clean.store.ts";
-import { decideCleaning } from "../../src/sessions/cleaning.ts";
+import { cleaningSteps } from "../../src/sessions/cleaning.ts";
 import { activationRecords } from "../../src/sessions/run.store.ts";
 import { createSession, deleteSession } from "../../src/sessions/session.store.ts";
 import { tenantA } from "./kernel.ts";
@@ -33,9 +33,9 @@ export async function cleanAll({ db }: Pick<Turns, "db">): Promise<void> {
 
 async function cleanOne(db: Turns["db"], lease: HeldLease): Promise<void> {
   const records = activationRecords(db, lease, () => lease.resource);
-  for (let steps = 0; steps < 20; steps += 1) {
-    const view = await readCleaning(db, lease);
-    switch (decideCleaning(view).do) {
+  const view = await readCleaning(db, lease);
+  for (const step of cleaningSteps(view)) {
+    switch (step) {
       case "remove":
         for (const sandbox of view.sandboxes) await records.removed(sandbox);
         for (const candidate of view.lost) await recordCandidateRemoved(db, lease, candidate);
@@ -52,13 +52,12 @@ async function cleanOne(db: Turns["db"], lease: HeldLease): Promise<void> {
         for (const { id } of view.sandboxes) await deleteOutputChunks(db, lease, id);
         break;
       case "finish":
-        if (await finishCleaning(db, lease, view)) return;
+        if (!(await finishCleaning(db, lease, view))) throw new Error("it moved on while it was cleaned");
         break;
       default:
-        throw new Error("an unknown step");
+        step satisfies never;
     }
   }
-  throw new Error("twenty steps did not clean it");
 }
 
 /**
