@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { finishAttempt, insertAttempt, settleLog } from "../../test/support/attempt-rows.ts";
-import { openBench } from "../../test/support/gateway.ts";
+import { openBench, submission } from "../../test/support/gateway.ts";
 import { tenantA } from "../../test/support/kernel.ts";
 import { memoryBlobs } from "../../test/support/memory-blobs.ts";
 import type { BlobStore } from "../core/blob.port.ts";
@@ -11,7 +11,7 @@ import { insertHeldLease } from "../core/lease.store.ts";
 import type { HeldLease } from "../core/lease.ts";
 import { transition } from "../core/postgres/transition.ts";
 import { instant, seconds } from "../core/time.ts";
-import type { LogLine } from "../wire/job.ts";
+import type { JobView, LogLine } from "../wire/job.ts";
 import { deleteLogChunks } from "./archive-log.store.ts";
 import { archiveLog, trimLog } from "./archive-log.ts";
 import { readAttemptSnapshot } from "./attempt.store.ts";
@@ -37,6 +37,16 @@ async function held(attempt: string): Promise<HeldLease> {
   return transition(db, { role: "controller", tenant: tenantA, name: "hold" }, (tx) =>
     insertHeldLease(tx, { tenant: tenantA, kind: "execution", resource: attempt, dueAt: tx.now, holder }),
   );
+}
+
+/** A job of the two phases whose attempts are made here. */
+async function submitted(): Promise<string> {
+  const phases = ["fetch", "build"].map((name) => ({ name, kind: "compile" as const, command: ["true"] }));
+  const reply = await bench.call(bench.a, "POST", "/v1/jobs", {
+    body: { ...submission(), spec: { phases } },
+  });
+  assert.equal(reply.status, 201, reply.text);
+  return reply.json<JobView>().id;
 }
 
 /** An attempt that has ended, with output of two phases: lines of many lengths, each chunk a second after the one before. */
@@ -86,7 +96,7 @@ async function read(job: string, query = ""): Promise<LogLine[]> {
 }
 
 test("E19: archived output reads like live output: from any line on, of an attempt, a phase, since, and the last lines", async () => {
-  const { id: job } = await bench.submit();
+  const job = await submitted();
   const first = await ended(job, 1, 12);
   await finishAttempt(kernel, first.attempt, null);
   const second = await ended(job, 2, 30);
@@ -140,7 +150,7 @@ test("E19: archived output reads like live output: from any line on, of an attem
 });
 
 test("E19: the database deletes no chunk that is in no archive", async () => {
-  const { id: job } = await bench.submit();
+  const job = await submitted();
   const one = await ended(job);
   await finishAttempt(kernel, one.attempt, job);
   const [sandbox] = (await look(one)).sandboxes;
@@ -150,7 +160,7 @@ test("E19: the database deletes no chunk that is in no archive", async () => {
 });
 
 test("E19: cut off at any point of archiving, nothing is lost, nothing comes twice, and another goes on", async () => {
-  const { id: job } = await bench.submit();
+  const job = await submitted();
   const one = await ended(job);
   await finishAttempt(kernel, one.attempt, job);
   const all = await read(job);
@@ -198,7 +208,7 @@ test("E19: cut off at any point of archiving, nothing is lost, nothing comes twi
 });
 
 test("E19: a reader that is in the middle of it when it is archived sees every line once", async () => {
-  const { id: job } = await bench.submit();
+  const job = await submitted();
   const one = await ended(job, 1, 400);
   // Long enough that the server has to wait for its reader.
   await kernel.ask("alter table holdfast.log_chunks disable trigger user");
@@ -227,7 +237,7 @@ test("E19: a reader that is in the middle of it when it is archived sees every l
 });
 
 test("E19: output whose retention ended is gone; of another attempt it is still there", async () => {
-  const { id: job } = await bench.submit();
+  const job = await submitted();
   const first = await ended(job, 1, 3);
   await finishAttempt(kernel, first.attempt, null);
   const second = await ended(job, 2, 3);
@@ -271,7 +281,7 @@ test("E19: since is a duration before now or an instant, and nothing else", asyn
   for (const text of ["yesterday", "10", "2026-01-02", "2026-01-02T03:04:05", "-5m"]) {
     assert.throws(() => sinceOf(text, now), { code: "invalid_request" }, text);
   }
-  const { id: job } = await bench.submit();
+  const job = await submitted();
   const refused = await bench.call(bench.a, "GET", `/v1/jobs/${job}/logs?since=yesterday`);
   assert.deepEqual([refused.status, refused.problem().code], [400, "invalid_request"]);
   assert.equal((await bench.call(bench.a, "GET", `/v1/jobs/${job}/logs?tail=-1`)).status, 400);
