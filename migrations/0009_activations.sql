@@ -72,7 +72,7 @@ create table holdfast.activations (
   constraint activations_cancel_has_reason check ((cancel_requested_at is null) = (cancel_reason is null)),
   constraint activations_cancelled_was_asked check (state <> 'cancelled' or cancel_requested_at is not null),
   constraint activations_commit_was_not_cancelled check (state <> 'committed' or cancel_requested_at is null),
-  constraint activations_started check (state in ('queued', 'cancelled', 'failed') or (started_at is not null and base_revision is not null and agent_version is not null and tries >= 1)),
+  constraint activations_started check (state in ('queued', 'cancelled') or (started_at is not null and base_revision is not null and agent_version is not null and tries >= 1)),
   constraint activations_proposed check (state not in ('committing', 'waiting', 'committed') or proposed_by is not null),
   constraint activations_waits_for_something check (state <> 'waiting' or required_action is not null),
   constraint activations_commits_what_is_whole check (state <> 'committed' or required_action is null),
@@ -94,7 +94,7 @@ create trigger activations_write_once before update on holdfast.activations
     'cancel_requested_at', 'cancel_reason', 'finished_at', 'revision', 'failure_code', 'failure_message', 'cleaned_at');
 create trigger activations_transitions before update of state on holdfast.activations
   for each row execute function holdfast.keep_transitions(
-    'queued>running', 'queued>failed', 'queued>cancelled',
+    'queued>running', 'queued>cancelled',
     'running>committing', 'running>queued', 'running>failed', 'running>cancelled',
     'committing>committed', 'committing>waiting', 'committing>queued', 'committing>failed', 'committing>cancelled',
     'waiting>queued', 'waiting>cancelled');

@@ -47,7 +47,7 @@ const none: Edges = {
 
 /** The whole machine; the database refuses the same moves (`activations_transitions`). */
 export const activationTransitions: Readonly<Record<ActivationState, Edges>> = {
-  queued: { ...none, start: "running", fail: "failed", cancel: "cancelled" },
+  queued: { ...none, start: "running", cancel: "cancelled" },
   running: { ...none, propose: "committing", retry: "queued", fail: "failed", cancel: "cancelled" },
   // Nothing of it runs any more, and what it proposes is known.
   committing: {
