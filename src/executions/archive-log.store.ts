@@ -6,8 +6,9 @@ import { instant, type Microseconds } from "../core/time.ts";
 import { deleteLogChunks as deleteChunks } from "../sandboxes/log-archive.sql.ts";
 import * as archives from "../sandboxes/log-archive.store.ts";
 import type { LogArchive } from "../sandboxes/log-archive.ts";
+import { retentionKind } from "../sandboxes/retention.ts";
 import { recordEvent, underLease } from "./attempt.store.ts";
-import { logQueue, retentionKind } from "./retention.ts";
+import { logQueue } from "./retention.ts";
 
 /**
  * The blob is there, whole: from this commit on readers read it instead of the chunks, and it becomes due for

@@ -9,6 +9,7 @@ import { assertFence } from "../core/postgres/transition.sql.ts";
 import { type Database, type Transaction, transition, view } from "../core/postgres/transition.ts";
 import { type Instant, instant, type Microseconds, microseconds } from "../core/time.ts";
 import { readOutputState } from "../sandboxes/log-archive.store.ts";
+import { retentionKind } from "../sandboxes/retention.ts";
 import { listSandboxes } from "../sandboxes/sandbox.store.ts";
 import type { PhaseKind } from "../wire/job.ts";
 import * as sql from "./attempt.sql.ts";
@@ -29,7 +30,6 @@ import { admissionHasRoom, admissionKind, advanceJob, lockJob } from "./job.stor
 import { publishArtifact, readDeclaredArtifact } from "./object.sql.ts";
 import { type ListPhasesRow, listPhases, listPins, skipPendingPhases } from "./phase.sql.ts";
 import { type Plan, planDigest } from "./plan.ts";
-import { retentionKind } from "./retention.ts";
 
 /** The lease of an attempt: kind `execution`, the attempt's id. Its holder is the one controller that may act. */
 export const executionKind = "execution";

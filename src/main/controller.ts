@@ -19,9 +19,10 @@ import {
   startController,
 } from "../executions/controller.ts";
 import { executionReports } from "../executions/reports.ts";
-import { retentionKind, startRetention } from "../executions/retention.ts";
+import { executionRemovals } from "../executions/retention.ts";
 import { type CallbackKeys, callbackToken } from "../sandboxes/callback.ts";
 import { type Beside, startCallbackListener } from "../sandboxes/http.ts";
+import { retentionKind, startRetention } from "../sandboxes/retention.ts";
 import type { Sandbox } from "../sandboxes/sandbox.ts";
 import { startSweep } from "../sandboxes/sweep.ts";
 import { agentCallbackRoutes } from "../sessions/agent-callback.ts";
@@ -31,7 +32,7 @@ import {
   startSessionController,
 } from "../sessions/controller.ts";
 import { promiseCandidate, readInput } from "../sessions/report.store.ts";
-import { startSessionRetention } from "../sessions/retention.ts";
+import { sessionRemovals } from "../sessions/retention.ts";
 import { type Metrics, openMetrics } from "./metrics.ts";
 import { controllerMonitor, type Watched } from "./monitor.ts";
 import type { Foundation } from "./process.ts";
@@ -160,15 +161,9 @@ export async function openController(
     holder,
     lookout,
     blobs: role.blobs,
-    onError: (error) => role.log.warn({ err: error }, "an artifact could not be removed and is tried again"),
-  });
-  const sessionRetention = startSessionRetention({
-    db,
-    holder,
-    lookout,
-    blobs: role.blobs,
+    removals: new Map([...executionRemovals, ...sessionRemovals]),
     onError: (error) =>
-      role.log.warn({ err: error }, "a session's bytes could not be removed and are tried again"),
+      role.log.warn({ err: error }, "what has had its time could not be removed and is tried again"),
   });
   const sweep = startSweep({
     db,
@@ -197,7 +192,6 @@ export async function openController(
         controller.stop(),
         sessions.stop(),
         retention.stop(),
-        sessionRetention.stop(),
         sweep.stop(),
         ledger.stop(),
         publisher?.stop(),

@@ -7,11 +7,12 @@ import { instant, type Microseconds } from "../core/time.ts";
 import { deleteLogChunks } from "../sandboxes/log-archive.sql.ts";
 import * as archives from "../sandboxes/log-archive.store.ts";
 import type { LogArchive } from "../sandboxes/log-archive.ts";
+import { retentionKind } from "../sandboxes/retention.ts";
 import { listSandboxes } from "../sandboxes/sandbox.store.ts";
 import type { ActivationState } from "./activation.ts";
 import * as sql from "./clean.sql.ts";
 import type { CleaningSnapshot } from "./cleaning.ts";
-import { outputQueue, retentionKind } from "./retention.store.ts";
+import { outputQueue } from "./retention.store.ts";
 import { lockRun } from "./run.sql.ts";
 import { recordEvent } from "./run.store.ts";
 

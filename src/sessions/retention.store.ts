@@ -1,8 +1,8 @@
 import { insertLease } from "../core/lease.store.ts";
 import type { Transaction } from "../core/postgres/transition.ts";
+import { retentionKind } from "../sandboxes/retention.ts";
 
 /** The lease that makes something of a session due for removal, by queue: bundles by session, output by activation. */
-export const retentionKind = "retention";
 export const bundleQueue = "session-bundles";
 export const outputQueue = "activation-output";
 
