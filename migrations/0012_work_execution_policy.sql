@@ -779,8 +779,11 @@ begin
   select * into l from holdfast.leases_work k
   where k.tenant_id = p_tenant and k.kind = 'work' and k.resource_id = p_work for no key update;
   now := holdfast.work_execution_now();
+  -- One that was lost and then proven has its holder in history, too: its own word still came too late.
   if exists (select from holdfast.work_history h where h.tenant_id = p_tenant and h.work_id = p_work
-        and h.holder = p_holder and h.epoch = p_epoch and h.attempts = p_attempt)
+        and h.holder = p_holder and h.epoch = p_epoch and h.attempts = p_attempt
+        and not exists (select from holdfast.work_attempts a where a.tenant_id = p_tenant and a.work_id = p_work
+          and a.epoch = p_epoch and a.attempt = p_attempt and a.outcome = 'unknown'))
      or exists (select from holdfast.work_attempts a where a.tenant_id = p_tenant and a.work_id = p_work
         and a.holder = p_holder and a.epoch = p_epoch and a.attempt = p_attempt and a.outcome <> 'unknown') then
     return 'settled';

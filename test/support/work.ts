@@ -1,4 +1,4 @@
-import { Client } from "pg";
+import { Pool } from "pg";
 import { brandId, type TenantId } from "../../src/core/ids.ts";
 import { openWork, type Work } from "../../src/work/open.ts";
 import { createWorker, type Worker, type WorkerOptions } from "../../src/work/worker.ts";
@@ -24,9 +24,8 @@ export async function workStand(
   scope.after(async () => {
     for (const closer of closers.splice(0).toReversed()) await closer();
   });
-  const superuser = new Client(database.superuser);
+  const superuser = new Pool({ ...database.superuser, max: 4 });
   superuser.on("error", () => undefined);
-  await superuser.connect();
   closers.push(() => superuser.end());
   const ask = async <Row extends object>(text: string, values: readonly unknown[] = []) =>
     (await superuser.query<Row>(text, [...values])).rows;

@@ -1,0 +1,173 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Client } from "pg";
+import { workStand } from "../../test/support/work.ts";
+import { bench, failed } from "../../test/support/work-hands.ts";
+import { isHoldfastError } from "../core/errors.ts";
+import { uuidv7 } from "../core/ids.ts";
+import { instant, seconds } from "../core/time.ts";
+import { type ErrorCode } from "../wire/errors.ts";
+import { defineWork } from "./define.ts";
+import { submit, submitAll } from "./open.ts";
+import { deadlineOnly, legacy, planned } from "./policy.ts";
+import { listVersions, registerVersion, retireVersion } from "./version.store.ts";
+
+const refused = (code: ErrorCode) => (error: unknown) => isHoldfastError(error, code);
+const note = defineWork({
+  name: "note",
+  version: "1",
+  safety: "idempotent",
+  policy: legacy(),
+  run: (_: unknown) => null,
+});
+
+test("W9: command id and key are each unique in a tenant, and an identical duplicate resolves to its row", async (t) => {
+  const { work } = await workStand(t);
+  await work.register(note);
+  const [a, b] = [uuidv7(), uuidv7()];
+  const ask = (input: unknown, identity: { id?: string; key?: string }) =>
+    submit(work, note, input, identity);
+  await ask("one", { id: a, key: "ka" });
+  await ask("two", { id: b, key: "kb" });
+  const cases: readonly (readonly [input: string, { id?: string; key?: string }, expected: string])[] = [
+    ["one", { id: a, key: "ka" }, a],
+    ["one", { id: a }, a],
+    ["one", { key: "ka" }, a],
+    ["one", { id: a, key: "new" }, a],
+    ["one", { id: uuidv7(), key: "ka" }, a],
+    ["two", { id: a, key: "ka" }, "conflict"],
+    ["two", { key: "ka" }, "conflict"],
+    ["one", { id: a, key: "kb" }, "conflict"],
+    ["two", { id: a, key: "kb" }, "conflict"],
+  ];
+  for (const [input, identity, expected] of cases) {
+    const answer = ask(input, identity);
+    if (expected === "conflict")
+      await assert.rejects(answer, refused("idempotency_conflict"), JSON.stringify([input, identity]));
+    else assert.deepEqual([(await answer).id, (await answer).duplicate], [expected, true]);
+  }
+  const other = await submit(work, note, "other", { id: a, key: "ka", tenant: "other" });
+  assert.deepEqual([other.id, other.duplicate], [a, false], "another tenant's identities are its own");
+});
+
+test("W9: in one call, and of many calls at once, one identity is one item", async (t) => {
+  const { work, ask } = await workStand(t);
+  await work.register(note);
+  const twice = await submitAll(work, note, [{ input: 1, key: "k" }, { input: 1, key: "k" }, { input: 2 }]);
+  assert.deepEqual(
+    twice.map(({ duplicate }) => duplicate),
+    [false, true, false],
+  );
+  const many = await Promise.all(Array.from({ length: 8 }, () => submit(work, note, 3, { key: "race" })));
+  assert.equal(new Set(many.map(({ id }) => id)).size, 1);
+  assert.equal(many.filter(({ duplicate }) => !duplicate).length, 1);
+  assert.deepEqual(await ask("select count(*)::int as n from holdfast.leases_work"), [{ n: 3 }]);
+  await assert.rejects(
+    submitAll(work, note, [{ input: 4 }, { input: 5, key: "k" }]),
+    refused("idempotency_conflict"),
+  );
+  assert.deepEqual(
+    await ask("select count(*)::int as n from holdfast.work_items"),
+    [{ n: 3 }],
+    "all of a call or nothing",
+  );
+});
+
+test("W9: changed timing facts conflict, and a duplicate resolves after the deadline, too", async (t) => {
+  const { give, clock, hands, work1, work } = await bench(t, { policy: deadlineOnly({ attempts: 1 }) });
+  const deadline = instant(clock.now() + seconds(60));
+  const id = await give({ key: "k", deadline });
+  await assert.rejects(give({ key: "k", deadline: instant(deadline + 1n) }), refused("idempotency_conflict"));
+  const worker = hands();
+  await worker.done(await worker.permit(), failed);
+  await clock.advance(seconds(1000));
+  const again = await submit(work, work1, {}, { key: "k", deadline });
+  assert.deepEqual([again.id, again.duplicate], [id, true]);
+  await assert.rejects(give({ deadline }), refused("deadline_elapsed"));
+});
+
+test("W2: a version never changes, is retired for new submissions, and drains", async (t) => {
+  const { work, tenant } = await workStand(t);
+  const number = await registerVersion(work.db, note);
+  assert.equal(await registerVersion(work.db, note), number);
+  const changed = defineWork({
+    name: "note",
+    version: "1",
+    safety: "idempotent",
+    policy: legacy({ attempts: 3 }),
+    run: () => null,
+  });
+  await assert.rejects(registerVersion(work.db, changed), refused("conflict"));
+  const kept = await submit(work, note, 1, { key: "k" });
+  await retireVersion(work.db, "note", "1");
+  await assert.rejects(submit(work, note, 2), refused("work_retired"));
+  assert.equal((await submit(work, note, 1, { key: "k" })).id, kept.id, "a duplicate still resolves");
+  const unknown = defineWork({
+    name: "unknown",
+    version: "1",
+    safety: "idempotent",
+    policy: legacy(),
+    run: () => null,
+  });
+  await assert.rejects(submit(work, unknown, null), refused("work_not_registered"));
+  const [shown] = await listVersions(work.db, tenant);
+  assert.deepEqual(
+    [shown?.runners, shown?.waiting, shown?.retired_at !== null],
+    [0n, true, true],
+    "nobody runs what waits: it is shown",
+  );
+});
+
+test("W13: what is submitted in a caller's transaction commits or vanishes with it", async (t) => {
+  const { work, ask, database } = await workStand(t);
+  await work.register(note);
+  await ask("create table public.orders (id int)");
+  await ask("create role shop login password 'x'").catch(() => undefined);
+  await ask("grant holdfast_producer to shop with inherit true");
+  await ask("grant all on public.orders to shop");
+  const client = new Client({ ...database.superuser, user: "shop", password: "x" });
+  await client.connect();
+  try {
+    for (const end of ["rollback", "commit"]) {
+      await client.query("begin");
+      await client.query("insert into public.orders values (1)");
+      const { acceptedAt } = await submit(client, note, { end }, { tenant: "acme" });
+      assert.ok(acceptedAt > 0n);
+      assert.equal(
+        (await client.query("select current_setting('holdfast.tenant', true) as t")).rows[0].t,
+        "",
+      );
+      await client.query(end);
+    }
+  } finally {
+    await client.end();
+  }
+  assert.deepEqual(await ask("select input from holdfast.work_items"), [{ input: { end: "commit" } }]);
+  assert.deepEqual(await ask("select count(*)::int as n from public.orders"), [{ n: 1 }]);
+});
+
+test("W10: what a policy does not have is refused before anything is sent", async (t) => {
+  const { work } = await workStand(t);
+  const plan = planned({ version: "p", offsets: [seconds(0)], circuit: seconds(1) });
+  const due = defineWork({
+    name: "due",
+    version: "1",
+    safety: "idempotent",
+    policy: deadlineOnly(),
+    run: () => null,
+  });
+  const fixed = defineWork({
+    name: "fixed",
+    version: "1",
+    safety: "idempotent",
+    policy: plan,
+    run: () => null,
+  });
+  const invalid = refused("invalid_request");
+  await assert.rejects(submit(work, note, 1, { deadline: instant(1n) }), invalid);
+  await assert.rejects(submit(work, due, 1), invalid);
+  await assert.rejects(submit(work, fixed, 1, { delay: seconds(1) }), invalid);
+  await assert.rejects(submit(work, note, 1, { delay: seconds(-1) }), invalid);
+  await assert.rejects(submit(work, note, 1, { id: "x" }), invalid);
+  await assert.rejects(submit(work, note, { big: 2 ** 60 }), RangeError);
+});
