@@ -15,6 +15,7 @@ const tasks = {
   "test:cluster": (node, args) =>
     runChild(node, ["test/support/run-cluster-tests.ts", ...args], { cwd: root }),
   check: (node) => runChecks(root, node),
+  "bench-work": (node, args) => runChild(node, ["bench/work/run.ts", ...args], { cwd: root }),
   build: (node, args) => runChild(node, ["scripts/build.ts", ...args], { cwd: root }),
   bench: (node, [name, ...args]) => runChild(node, [`bench/${name}.ts`, ...args], { cwd: root }),
   format: (node, args) => runChild(node, [biome, "check", "--write", ...args], { cwd: root }),

@@ -15,6 +15,9 @@ const programs = {
   // `holdfast` and, for other programs, `holdfast/client`
   "cli/main": "src/cli/main.ts",
   "client/client": "src/client/client.ts",
+  // `holdfast/work` and `holdfast/testing`
+  "work/sdk": "src/work/sdk.ts",
+  "dev/testing": "src/dev/testing.ts",
   // Processes and a thread that these start by file name
   "sandboxes/phase-helper": "src/sandboxes/phase-helper.ts",
   "sessions/agent-program": "src/sessions/agent-program.ts",

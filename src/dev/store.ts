@@ -50,7 +50,7 @@ export async function prepareStore(
     const secret = session.escapeLiteral(password);
     await session.query(`alter role ${login} password ${secret}`);
     await session.query(
-      `grant holdfast_gateway, holdfast_controller, holdfast_dispatcher, holdfast_operator, holdfast_retention
+      `grant holdfast_gateway, holdfast_controller, holdfast_dispatcher, holdfast_operator, holdfast_retention, holdfast_worker, holdfast_producer
        to ${login} with inherit false, set true`,
     );
   } finally {

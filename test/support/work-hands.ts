@@ -18,7 +18,7 @@ import {
 import { registerVersion } from "../../src/work/version.store.ts";
 import { inspectWork } from "../../src/work/work.store.ts";
 import { type WorkStand, workStand } from "./work.ts";
-import { type Clock, controlClock } from "./work-clock.ts";
+import { type Clock, controlClock } from "../../src/dev/testing.ts";
 
 /** A worker whose every step is the test's own. */
 export interface Hands {
