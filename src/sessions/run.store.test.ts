@@ -4,6 +4,7 @@ import { assertInvariants } from "../../test/support/invariants.ts";
 import { cleanAll } from "../../test/support/session-life.ts";
 import { openTurns, type World } from "../../test/support/turns.ts";
 import { isHoldfastError } from "../core/errors.ts";
+import { stampAll } from "../core/sequencer.ts";
 import { decide } from "./activation.ts";
 import { moveActivation, readSessionSnapshot, startRun } from "./run.store.ts";
 
@@ -102,5 +103,7 @@ test("after the end everything outside is removed and its output archived; what 
 });
 
 test("the store holds all that is always true", async () => {
+  // Nothing stamps positions here meanwhile.
+  await stampAll(turns.db, 1000);
   await assertInvariants(kernel.database);
 });
