@@ -103,10 +103,16 @@ export async function sweepOnce(
     const since = suspects.get(key);
     if (since === undefined) suspects.set(key, monotonicMs());
     if (since === undefined || monotonicMs() - since < graceMs) continue;
-    if (await removeOrphan(db, runtime, object, object.tenant, reason, signal)) {
+    try {
+      if (!(await removeOrphan(db, runtime, object, object.tenant, reason, signal))) continue;
       suspects.delete(key);
       removed.push(object);
       log("info", "an orphan was removed", { object: object.name, uid: object.uid, reason });
+    } catch (error) {
+      signal.throwIfAborted();
+      // One that can't be removed keeps none of the others here. The next look tries it again.
+      const details = { object: object.name, uid: object.uid, error: String(error) };
+      log("warn", "an orphan can't be removed yet", details);
     }
   }
   for (const key of suspects.keys())

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { test } from "node:test";
 import { brandId, type SandboxId, uuidv7 } from "../../src/core/ids.ts";
-import type { PrepareRequest } from "../../src/core/runtime.port.ts";
+import type { PrepareRequest, Runtime } from "../../src/core/runtime.port.ts";
 import { microseconds, seconds } from "../../src/core/time.ts";
 import { sandboxSpecDigest } from "../../src/sandboxes/sandbox.ts";
 import { sweepOnce } from "../../src/sandboxes/sweep.ts";
@@ -92,6 +92,45 @@ test("E21: an object that no attempt owns is found, confirmed by UID after a gra
   const swept = await stack.rows("select name, uid, reason from holdfast.swept_sandboxes");
   assert.deepEqual(swept, [{ name: "hf-late-1", uid, reason: "unknown" }]);
   assert.equal(suspects.size, 0);
+});
+
+test("E21: an orphan that can't be removed keeps none of the others here", async (t) => {
+  const stack = await testStack(t);
+  const foundation = await stack.foundation("controller");
+  const runtime = stack.runtime();
+  const { signal } = new AbortController();
+  await stack.rows("select nextval('holdfast.lease_epochs')");
+  const names = ["hf-late-3", "hf-late-4", "hf-late-5"];
+  for (const name of names) await runtime.prepare(lateObject(stack, name, 1n), signal);
+  let stuck = true;
+  const stop: Runtime["stop"] = async (ref, epoch, until) => {
+    if (stuck && ref.name === "hf-late-4") throw new Error("the world says no");
+    await runtime.stop(ref, epoch, until);
+  };
+  const refusing = new Proxy(runtime, {
+    get: (target, name) => {
+      const value: unknown = name === "stop" ? stop : Reflect.get(target, name, target);
+      return typeof value === "function" ? value.bind(target) : value;
+    },
+  });
+  const warned = new Set<string>();
+  const options = {
+    db: foundation.db,
+    graceMs: 0,
+    log: (level: string, message: string) => void (level === "warn" && warned.add(message)),
+  };
+  const suspects = new Map<string, number>();
+  const left = async () => {
+    await sweepOnce(options, refusing, suspects, signal);
+    const found = await Promise.all(
+      names.map(async (name) => [name, await runtime.find(name, signal)] as const),
+    );
+    return found.flatMap(([name, uid]) => (uid === null ? [] : [name]));
+  };
+  await until("the others are gone", async () => (await left()).join() === "hf-late-4");
+  assert.deepEqual([...warned], ["an orphan can't be removed yet"]);
+  stuck = false;
+  await until("it goes too", async () => (await left()).length === 0);
 });
 
 test("E21: a store that was restored to an earlier point sweeps nothing", async (t) => {
