@@ -8,7 +8,8 @@ import { sessionsOf } from "../support/sessions.ts";
 import { testStack } from "../support/stack.ts";
 import { until } from "../support/until.ts";
 
-const sessionCount = Number(process.env["HOLDFAST_TEST_SESSIONS"] ?? 500);
+/** More of them, as in a measurement, by the environment. */
+const sessionCount = Number(process.env["HOLDFAST_TEST_SESSIONS"] ?? 100);
 /** Turns a session, on average: some get none, some several at once. */
 const turnsEach = 1.2;
 
