@@ -316,23 +316,33 @@ begin
   now := holdfast.work_execution_now();
   return query
   with recursive line (priority, lane, tenant_id) as (
+    -- Comparisons of whole rows: only the index that has this order can answer them.
     select u.priority, w.lane, (
-      select l.tenant_id from holdfast.leases_work l
-      where l.queue = w.lane and l.priority = u.priority order by l.tenant_id limit 1)
+      select case when f.queue = w.lane and f.priority = u.priority then f.tenant_id end
+      from (
+        select l.queue, l.priority, l.tenant_id from holdfast.leases_work l
+        where (l.queue, l.priority, l.tenant_id) > (w.lane, u.priority, '')
+        order by l.queue, l.priority, l.tenant_id limit 1
+      ) f)
     from (values (0::smallint), (1::smallint), (2::smallint), (3::smallint)) as u (priority) cross join unnest(p_lanes) as w (lane)
     union all
     select n.priority, n.lane, (
-      select l.tenant_id from holdfast.leases_work l
-      where l.queue = n.lane and l.priority = n.priority and l.tenant_id > n.tenant_id order by l.tenant_id limit 1)
+      select case when f.queue = n.lane and f.priority = n.priority then f.tenant_id end
+      from (
+        select l.queue, l.priority, l.tenant_id from holdfast.leases_work l
+        where (l.queue, l.priority, l.tenant_id) > (n.lane, n.priority, n.tenant_id)
+        order by l.queue, l.priority, l.tenant_id limit 1
+      ) f)
     from line n where n.tenant_id is not null
   ), due as (
     select n.priority, n.lane, n.tenant_id, oldest.due_at, count(*) over (partition by n.priority) as lines
     from line n
     cross join lateral (
       select l.due_at from holdfast.leases_work l
-      where l.queue = n.lane and l.priority = n.priority and l.tenant_id = n.tenant_id and l.due_at <= now
+      where (l.queue, l.priority, l.tenant_id, l.due_at) >= (n.lane, n.priority, n.tenant_id, '-infinity')
+        and (l.queue, l.priority, l.tenant_id, l.due_at) <= (n.lane, n.priority, n.tenant_id, now)
         and (l.holder is null or l.wake_at <= now)
-      order by l.due_at limit 1
+      order by l.queue, l.priority, l.tenant_id, l.due_at limit 1
     ) oldest
     where n.tenant_id is not null
     order by n.priority, oldest.due_at, n.tenant_id
@@ -341,9 +351,10 @@ begin
     from due d
     cross join lateral (
       select l.ctid as place, l.tenant_id, l.resource_id, l.queue, l.epoch, l.work_state from holdfast.leases_work l
-      where l.queue = d.lane and l.priority = d.priority and l.tenant_id = d.tenant_id and l.due_at <= now
+      where (l.queue, l.priority, l.tenant_id, l.due_at) >= (d.lane, d.priority, d.tenant_id, '-infinity')
+        and (l.queue, l.priority, l.tenant_id, l.due_at) <= (d.lane, d.priority, d.tenant_id, now)
         and (l.holder is null or l.wake_at <= now) and l.work_state is not null
-      order by l.due_at, l.resource_id
+      order by l.queue, l.priority, l.tenant_id, l.due_at, l.resource_id
       limit (p_limit + d.lines - 1) / d.lines
       for update skip locked
     ) t
@@ -600,7 +611,8 @@ create function holdfast.turn_work(
 ) returns table (place integer, what text, attempt smallint, left_microseconds bigint, lease_microseconds bigint, input jsonb, provider_key text, circuit_key text,
   accepted_at timestamptz, not_after timestamptz)
   language plpgsql volatile security invoker
-  set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
+  set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off
+  set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
 #variable_conflict use_column
 declare
   now timestamptz;
@@ -620,12 +632,21 @@ begin
     with d as (
       select * from unnest(d_tenants, d_works, d_epochs, d_attempts, d_outcomes, d_results) with ordinality
         as u (tenant_id, work_id, epoch, attempt, outcome, result, place)
+    ), mine as materialized (
+      -- A probe for each item, whatever the planner knows of the table, and then the rows themselves.
+      select d.place, d.result, k.row from d
+      cross join lateral (
+        select l.ctid as row from holdfast.leases_work l
+        where l.tenant_id = d.tenant_id and l.kind = 'work' and l.resource_id = d.work_id
+          and l.holder = p_holder and l.epoch = d.epoch and l.attempt = d.attempt
+          and l.work_state in ('permitted', 'cancel_pending') and l.wake_at > now
+        for update
+      ) k
+      where d.outcome = 'succeeded'
     ), gone as (
-      delete from holdfast.leases_work l using d
-      where d.outcome = 'succeeded' and l.tenant_id = d.tenant_id and l.kind = 'work' and l.resource_id = d.work_id
-        and l.holder = p_holder and l.epoch = d.epoch and l.attempt = d.attempt
-        and l.work_state in ('permitted', 'cancel_pending') and l.wake_at > now
-      returning d.place, l.tenant_id, l.resource_id, l.attempt, l.epoch, l.permit_admitted_at, l.work_state, l.wake_at, d.result
+      delete from holdfast.leases_work l using mine m
+      where l.ctid = m.row
+      returning m.place, l.tenant_id, l.resource_id, l.attempt, l.epoch, l.permit_admitted_at, l.work_state, l.wake_at, m.result
     ), kept as (
       insert into holdfast.work_history (tenant_id, work_id, state, attempts, finished_at, holder, epoch, permit_admitted_at, result)
       select g.tenant_id, g.resource_id, case g.work_state when 'permitted' then 'succeeded' else 'succeeded_after_cancel_requested' end,
@@ -665,19 +686,29 @@ begin
     for place, what, attempt, left_microseconds, lease_microseconds, input, provider_key, circuit_key, accepted_at, not_after in
       with wanted as (
         select * from unnest(n_tenants, n_works, n_epochs) with ordinality as u (tenant_id, work_id, epoch, place)
+      ), mine as materialized (
+        select u.place, k.row, w.* from wanted u
+        cross join lateral (
+          select l.ctid as row from holdfast.leases_work l
+          where l.tenant_id = u.tenant_id and l.kind = 'work' and l.resource_id = u.work_id
+            and l.holder = p_holder and l.epoch = u.epoch and l.work_state = 'leased' and l.wake_at > now and l.due_at <= now
+          for update
+        ) k
+        cross join lateral (
+          select i.attempts_max, i.lease_max_microseconds, i.execution_not_after, i.circuit_key, i.provider_key, i.input, i.accepted_at,
+            holdfast.work_cutoff(i.accepted_at, i.elapsed_max_microseconds, i.maximum_circuit_microseconds, i.execution_not_after) as cutoff
+          from holdfast.work_items i where i.tenant_id = u.tenant_id and i.work_id = u.work_id offset 0
+        ) w
+        where w.circuit_key is null and now < w.cutoff and u.tenant_id <> all (disabled)
       )
       update holdfast.leases_work l
       set work_state = 'permitted', attempt = l.attempt + 1, permit_admitted_at = now,
         renew_until = least(now + holdfast.microseconds(w.lease_max_microseconds), w.execution_not_after),
         wake_at = least(l.wake_at, now + holdfast.microseconds(w.lease_max_microseconds), w.execution_not_after)
-      from wanted u join holdfast.work_items w on w.tenant_id = u.tenant_id and w.work_id = u.work_id
-      where l.tenant_id = u.tenant_id and l.kind = 'work' and l.resource_id = u.work_id
-        and l.holder = p_holder and l.epoch = u.epoch and l.work_state = 'leased' and l.wake_at > now and l.due_at <= now
-        and l.attempt < w.attempts_max and w.circuit_key is null and u.tenant_id <> all (disabled)
-        and now < holdfast.work_cutoff(w.accepted_at, w.elapsed_max_microseconds, w.maximum_circuit_microseconds, w.execution_not_after)
-      returning u.place::integer, 'permitted', l.attempt,
-        (extract(epoch from least(l.wake_at,
-          holdfast.work_cutoff(w.accepted_at, w.elapsed_max_microseconds, w.maximum_circuit_microseconds, w.execution_not_after)) - now) * 1000000)::bigint,
+      from mine w
+      where l.ctid = w.row and l.attempt < w.attempts_max
+      returning w.place::integer, 'permitted', l.attempt,
+        (extract(epoch from least(l.wake_at, w.cutoff) - now) * 1000000)::bigint,
         (extract(epoch from l.wake_at - now) * 1000000)::bigint, w.input, w.provider_key, w.circuit_key, w.accepted_at, w.execution_not_after
     loop
       permitted := permitted || place;
