@@ -151,7 +151,11 @@ export const errorCatalogue = {
     "Start a worker that has it, or register it, then submit again.",
     true,
   ),
-  work_retired: entry(409, "The version of the work is retired", "Submit under a version that is not retired."),
+  work_retired: entry(
+    409,
+    "The version of the work is retired",
+    "Submit under a version that is not retired.",
+  ),
   deadline_elapsed: entry(
     409,
     "The deadline has passed already",

@@ -33,7 +33,7 @@ export interface Work {
   readonly tenant: TenantId | null;
   readonly onError: (error: unknown, what: string) => void;
   /** Make versions known before the first worker of them starts (W2). */
-  register(...works: readonly WorkDefinition<never, unknown>[]): Promise<void>;
+  register(...works: readonly WorkDefinition<never>[]): Promise<void>;
   /** Tell the workers to look, after the commit of a transaction that submitted: it can't know its own commit. */
   wake(): void;
   close(): Promise<void>;
@@ -110,7 +110,7 @@ export type Submission = SubmitOptions & { readonly tenant?: string };
  */
 export async function submit<Input>(
   on: Work | Queryable,
-  work: WorkDefinition<Input, unknown>,
+  work: WorkDefinition<Input>,
   input: Input,
   options: Submission = {},
 ): Promise<Submitted> {
@@ -123,7 +123,7 @@ export async function submit<Input>(
 /** Accept many: all of them, or none. In the order of the items. */
 export async function submitAll<Input>(
   on: Work | Queryable,
-  work: WorkDefinition<Input, unknown>,
+  work: WorkDefinition<Input>,
   items: readonly SubmitItem<Input>[],
   options: { readonly tenant?: string } = {},
 ): Promise<Submitted[]> {

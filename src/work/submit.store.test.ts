@@ -13,12 +13,12 @@ import { deadlineOnly, legacy, planned } from "./policy.ts";
 import { listVersions, registerVersion, retireVersion } from "./version.store.ts";
 
 const refused = (code: ErrorCode) => (error: unknown) => isHoldfastError(error, code);
-const note = defineWork({
+const note = defineWork<unknown, null>({
   name: "note",
   version: "1",
   safety: "idempotent",
   policy: legacy(),
-  run: (_: unknown) => null,
+  run: () => null,
 });
 
 test("W9: command id and key are each unique in a tenant, and an identical duplicate resolves to its row", async (t) => {

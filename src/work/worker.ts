@@ -24,7 +24,7 @@ export interface Worker {
 }
 
 export interface WorkerOptions {
-  readonly works: readonly WorkDefinition<never, unknown>[];
+  readonly works: readonly WorkDefinition<never>[];
   /** Handlers in flight, at most. */
   readonly concurrency?: number;
   /** Only these queues; each work's own when left out. */

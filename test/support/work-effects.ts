@@ -13,7 +13,7 @@ export function effectOf(
   safety: EffectSafety,
   world: Pool,
   at: (moment: string) => Promise<void> | void,
-): WorkDefinition<unknown, unknown> {
+): WorkDefinition {
   const apply = async (id: string, attempt: number) => {
     await at("before effect");
     await world.query("insert into public.effects (work_id, attempt) values ($1, $2)", [id, attempt]);

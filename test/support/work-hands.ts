@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { brandId, type IncarnationId, uuidv7 } from "../../src/core/ids.ts";
 import { type Instant, type Microseconds, seconds } from "../../src/core/time.ts";
+import { type Clock, controlClock } from "../../src/dev/testing.ts";
 import { defineWork, type WorkDefinition } from "../../src/work/define.ts";
 import { type Submission, submit } from "../../src/work/open.ts";
 import type { Policy } from "../../src/work/policy.ts";
@@ -18,7 +19,6 @@ import {
 import { registerVersion } from "../../src/work/version.store.ts";
 import { inspectWork } from "../../src/work/work.store.ts";
 import { type WorkStand, workStand } from "./work.ts";
-import { type Clock, controlClock } from "../../src/dev/testing.ts";
 
 /** A worker whose every step is the test's own. */
 export interface Hands {
@@ -38,7 +38,7 @@ export const failed: Outcome = { type: "failed", code: "no", message: "not now",
 
 export interface Bench extends WorkStand {
   readonly clock: Clock;
-  readonly work1: WorkDefinition<unknown, unknown>;
+  readonly work1: WorkDefinition;
   readonly hands: () => Hands;
   readonly give: (options?: Submission & { readonly input?: unknown }) => Promise<string>;
   readonly state: (id: string) => Promise<string>;
@@ -70,7 +70,7 @@ export async function bench(
     safety === "reconcile_before_retry"
       ? defineWork({ ...base, safety, reconcile: () => "unknown" })
       : defineWork({ ...base, safety })
-  ) as WorkDefinition<unknown, unknown>;
+  ) as WorkDefinition;
   const number = await registerVersion(db, work1);
   const hands = (): Hands => {
     const holder = brandId<IncarnationId>(uuidv7());
