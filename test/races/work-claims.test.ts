@@ -17,7 +17,7 @@ const noop = defineWork({
   version: "1",
   safety: "idempotent",
   policy: legacy(),
-  run: (_: unknown) => null,
+  run: () => null,
 });
 
 test("W5: 32 claimers on 8 connections: each item has one owner and one permit", async (t) => {
