@@ -13,14 +13,14 @@ import type { Counter, OpenEngine } from "./engine.ts";
 export const holdfast =
   (safety: Exclude<EffectSafety, "reconcile_before_retry">): OpenEngine =>
   async (database) => {
-    const work = await openWork({ database, tenant: "bench", name: "bench" });
+    const work = await openWork({ database, tenant: "bench", name: "bench", limits: { connectionsMax: 20 } });
     let counter: Counter | undefined;
-    const noop = defineWork({
+    const noop = defineWork<{ readonly n: number }, void>({
       name: `noop-${safety.replaceAll("_", "-")}`,
       version: "1",
       safety,
       policy: legacy(),
-      run: (_: { readonly n: number }) => {
+      run: () => {
         counter?.enter();
         counter?.leave();
       },

@@ -102,7 +102,7 @@ test("W2: a version never changes, is retired for new submissions, and drains", 
   await retireVersion(work.db, "note", "1");
   await assert.rejects(submit(work, note, 2), refused("work_retired"));
   assert.equal((await submit(work, note, 1, { key: "k" })).id, kept.id, "a duplicate still resolves");
-  const unknown = defineWork({
+  const unknown = defineWork<unknown, null>({
     name: "unknown",
     version: "1",
     safety: "idempotent",

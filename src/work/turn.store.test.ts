@@ -261,3 +261,33 @@ test("W10: a process of another deployment is refused", async (t) => {
     isHoldfastError(error, "deployment_fenced"),
   );
 });
+
+test("W12: an inspection shows every stored fact and each planned attempt against what happened, and no payload", async (t) => {
+  const { give, hands, clock, work, tenant } = await bench(t, { policy: planned(plan) });
+  const secret = "a-payload-that-nobody-logs";
+  const deadline = instant(clock.now() + seconds(60));
+  const id = await give({ input: { secret }, key: "k", deadline });
+  const worker = hands();
+  await worker.done(await worker.permit(), failed);
+  const inspection = await inspectWork(work.db, tenant, id);
+  assert.deepEqual(
+    inspection.plan.map(({ attempt, eligibleAt, came }) => [
+      attempt,
+      eligibleAt - inspection.item.accepted_at,
+      came,
+    ]),
+    [
+      [1, 0n, "failed"],
+      [2, 10n, "not_used"],
+      [3, 25n, "not_used"],
+    ],
+  );
+  assert.deepEqual(
+    [inspection.item.execution_not_after, inspection.item.cutoff],
+    [deadline, inspection.item.accepted_at + 30n],
+  );
+  const text = JSON.stringify(inspection, (_, value: unknown) =>
+    typeof value === "bigint" ? String(value) : value,
+  );
+  assert.ok(!text.includes(secret));
+});

@@ -12,7 +12,7 @@ import { liveEdges, liveStates } from "../../src/work/work.ts";
 import { until } from "../support/until.ts";
 import { workStand } from "../support/work.ts";
 
-const noop = defineWork({
+const noop = defineWork<unknown, null>({
   name: "noop",
   version: "1",
   safety: "idempotent",
@@ -172,7 +172,7 @@ test("W5: a connection that is lost during a turn loses nothing: what was settle
     version: "1",
     safety: "idempotent",
     policy: legacy(),
-    run: (_: unknown, { id }) => void ran.push(id),
+    run: (_, { id }) => void ran.push(id),
   });
   const running = await worker({ works: [counted], concurrency: 10, lease: seconds(20) }, shaky);
   await until("some of it has run", () => ran.length > 100);
