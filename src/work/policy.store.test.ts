@@ -36,7 +36,7 @@ const timings: fc.Arbitrary<Timing> = fc
           accepted,
           notAfter: deadline,
         };
-      default:
+      case "planned":
         return {
           policy: planned(plan, { elapsed: microseconds(plan.circuit + more) }),
           accepted,
