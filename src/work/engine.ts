@@ -314,7 +314,8 @@ export function startEngine(options: EngineOptions): Engine {
   }
 
   function start(): void {
-    while (running < concurrency) {
+    // What is ready when the engine stops is given back by its next turn.
+    while (running < concurrency && !stopping.signal.aborted) {
       const one = ready.shift();
       if (one === undefined) break;
       const work = lanes.get(one.item.lane);

@@ -5,7 +5,14 @@ import { HoldfastError } from "../errors.ts";
 import type { IncarnationId } from "../ids.ts";
 import type { HeldLease } from "../lease.ts";
 import { leaseTime, renewEveryMs, stallMaxMs } from "../lease.ts";
-import { getShared, monotonicMs, type SharedInstant, setShared, sharedInstant } from "../monotonic.ts";
+import {
+  getShared,
+  monotonicMs,
+  type SharedInstant,
+  setShared,
+  sharedInstant,
+  sharedInstants,
+} from "../monotonic.ts";
 import { type Microseconds, toMilliseconds } from "../time.ts";
 import type { ConnectionSettings } from "./pool.ts";
 
@@ -146,8 +153,10 @@ export function startLeaseKeeper(options: {
     hold: readonly L[],
   ): (L & { readonly signal: AbortSignal })[] {
     const gone = drop.map(keyOf).filter((key) => kept.delete(key));
-    const entries = hold.map((lease) => {
-      const entry = { lease, heldUntil: sharedInstant(lease.heldUntilMs), controller: new AbortController() };
+    const cells = sharedInstants(hold.map((lease) => lease.heldUntilMs));
+    const entries = hold.map((lease, place) => {
+      const heldUntil = cells[place] ?? sharedInstant(lease.heldUntilMs);
+      const entry = { lease, heldUntil, controller: new AbortController() };
       const key = keyOf(lease);
       kept.set(key, entry);
       checkAt(lease.heldUntilMs);
