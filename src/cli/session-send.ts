@@ -1,5 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { Client } from "../client/client.ts";
+import { readJson } from "../http/json.ts";
+import { defaultLimits } from "../http/limits.ts";
 import type { ActivationView, Stimulus } from "../wire/activation.ts";
 import { type ExitCode, exitCodes } from "../wire/exit-codes.ts";
 import { type CommandContext, clientOf, type ServerFlags } from "./context.ts";
@@ -31,11 +33,13 @@ export async function send(
   const interrupt = onInterrupt();
   const { signal } = interrupt;
   const id = flags.id ?? randomUUID();
+  let admitted = false;
   try {
     for (const permission of flags.grant ?? []) await client.grantPermission(session, permission, { signal });
     // Read before it is admitted, so that watching from it misses nothing.
     const { cursor } = await client.listActivations(session, { limit: 1, signal }).page();
     const turn = await client.admitActivation(session, { id, stimulus }, { signal });
+    admitted = true;
     if (flags.detach === true) {
       await context.terminal.out(
         flags.output === "json" ? `${JSON.stringify(turn, null, 2)}\n` : `${turn.id}\n`,
@@ -44,11 +48,16 @@ export async function send(
     }
     throw new Exit(await follow(context, client, flags, { turn, cursor, signal }));
   } catch (error) {
-    if (!(error instanceof Interrupted)) throw error;
-    await context.terminal.err(
-      `Detached: the turn goes on.\n  follow:  ${programName} session watch ${session}\n  cancel:  ${programName} session cancel ${session} ${id}\n`,
-    );
-    throw new Exit(exitCodes.interrupted);
+    const way = `  follow:  ${programName} session watch ${session}\n  cancel:  ${programName} session cancel ${session} ${id}\n`;
+    if (error instanceof Interrupted) {
+      await context.terminal.err(`Detached: the turn goes on.\n${way}`);
+      throw new Exit(exitCodes.interrupted);
+    }
+    // Sending it again under another id would be another turn.
+    if (admitted && !(error instanceof Exit)) {
+      await context.terminal.err(`The turn was admitted, and goes on without us.\n${way}`);
+    }
+    throw error;
   } finally {
     interrupt.stop();
   }
@@ -63,16 +72,28 @@ async function stimulusOf(words: readonly string[], flags: SendFlags): Promise<S
     throw new UsageError("say something, or give --json", "`-` reads it from standard input.");
   const [only] = words;
   if (words.length > 1 || only !== "-") return { text: words.join(" ") };
-  return { text: new TextDecoder("utf-8", { fatal: true }).decode(await readBounded("-")).trimEnd() };
+  const text = inputText(await readBounded("-")).trimEnd();
+  if (text === "") throw new UsageError("standard input says nothing");
+  return { text };
 }
 
-function objectOf(text: string): Stimulus {
+function inputText(bytes: Uint8Array): string {
   try {
-    const value: unknown = JSON.parse(text);
-    if (typeof value === "object" && value !== null && !Array.isArray(value)) return value as Stimulus; // just looked
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
   } catch {
-    // The same mistake.
+    throw new UsageError("standard input is not UTF-8");
   }
+}
+
+/** Read as strictly as the server reads it: two members of one name are a mistake here too. */
+function objectOf(text: string): Stimulus {
+  let value: unknown;
+  try {
+    value = readJson(new TextEncoder().encode(text), { depth: defaultLimits.jsonDepth });
+  } catch (error) {
+    throw new UsageError(`--json: ${error instanceof Error ? error.message : String(error)}`);
+  }
+  if (typeof value === "object" && value !== null && !Array.isArray(value)) return value as Stimulus; // just looked
   throw new UsageError("--json takes a JSON object");
 }
 

@@ -180,7 +180,7 @@ function changing(command: Command, context: CommandContext, program: Command): 
   serverCommand(
     command,
     "delete <session>",
-    "delete it and what it remembers, for good",
+    "delete it and its bundles, for good; what was asked and answered stays on record",
     ["text", "json", "name"],
     [["holdfast session delete ID", "a turn that is at work is cancelled"]],
   ).action(async (id: string, flags) =>

@@ -122,6 +122,17 @@ export async function revokeToken(
   if (revoked === undefined) throw new HoldfastError("not_found", "there is no such token");
 }
 
+/** Whether it lets somebody in, and will for that long. */
+export function isTokenGood(
+  db: Database,
+  { tenant, token, left }: { readonly tenant: TenantId; readonly token: string; readonly left: Microseconds },
+): Promise<boolean> {
+  return view(db, { role: "operator", tenant, name: "readToken" }, async (tx) => {
+    const row = await tx.run(readToken, { token });
+    return row !== undefined && row.revoked_at === null && row.expires_at > tx.now + left;
+  });
+}
+
 /** A successor with the same principal, scopes and lifetime. The old one stays good for the overlap. */
 export async function rotateToken(
   db: Database,

@@ -15,7 +15,9 @@ export interface HomeState {
   readonly callbackPort: number;
   /** The last process that used this folder. Its leases are worth nothing once we hold the folder's lock. */
   readonly incarnation: string | null;
+  /** Of this store's own user, and its id. */
   readonly token: string | null;
+  readonly tokenId: string | null;
   /** The key under which the example is submitted; null once it has ended, so that the next start builds anew. */
   readonly exampleKey: string | null;
 }
@@ -64,6 +66,7 @@ function newState(): HomeState {
     callbackPort: 0,
     incarnation: null,
     token: null,
+    tokenId: null,
     exampleKey: null,
   };
 }

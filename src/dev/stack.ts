@@ -6,7 +6,13 @@ import { openEgress } from "../core/egress/egress.ts";
 import { HoldfastError, isHoldfastError } from "../core/errors.ts";
 import { brandId, type IncarnationId, type TenantId } from "../core/ids.ts";
 import { expireLeasesOf } from "../core/lease.store.ts";
-import { createPrincipal, createTenant, createToken, findPrincipal } from "../core/tenant.store.ts";
+import {
+  createPrincipal,
+  createTenant,
+  createToken,
+  findPrincipal,
+  isTokenGood,
+} from "../core/tenant.store.ts";
 import { type Microseconds, seconds } from "../core/time.ts";
 import { signingKeysIn } from "../deliveries/signing-keys.ts";
 import { assertPortFree } from "../http/listener.ts";
@@ -120,18 +126,22 @@ async function ensureTenant({ db }: Foundation): Promise<TenantId> {
   }
 }
 
-/** A token for this store's own user, made anew at each start; the one before is not needed any more. */
+/** The token of this store's own user: one for as long as it is good, so that no others lie about. */
 async function ensureToken(home: Home, { db }: Foundation, tenant: TenantId): Promise<string> {
+  const { token: kept, tokenId } = home.state();
+  const left = seconds(86_400);
+  if (kept !== null && tokenId !== null && (await isTokenGood(db, { tenant, token: tokenId, left })))
+    return kept;
   const name = "dev";
   const principal =
     (await findPrincipal(db, { tenant, name })) ?? (await createPrincipal(db, { tenant, name }));
-  const { token } = await createToken(db, {
+  const { token, id } = await createToken(db, {
     tenant,
     principal,
     scopes: ["*", "operator"],
     lifetime: seconds(30 * 86_400),
   });
-  home.save({ token });
+  home.save({ token, tokenId: id });
   return token;
 }
 

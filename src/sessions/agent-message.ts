@@ -39,7 +39,8 @@ export function parseAgentLine(line: Uint8Array): AgentMessage | LineFault {
     return messageOf(objectOf("the line", readJson(line, { depth: limits.depthMax })));
   } catch (error) {
     if (error instanceof Refused) return error.fault;
-    if (isHoldfastError(error, "invalid_json")) return { code: "not_json", detail: error.detail };
+    if (isHoldfastError(error, "invalid_json"))
+      return { code: "not_json", detail: error.detail.replace(/^line 1, /, "") };
     throw error;
   }
 }

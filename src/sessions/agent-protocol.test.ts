@@ -168,7 +168,7 @@ describe("what an agent says", () => {
     assert.deepEqual(end, {
       code: "not_json",
       line: 2,
-      detail: "line 1, column 1: this is not a JSON value",
+      detail: "column 1: this is not a JSON value",
     });
   });
 });

@@ -217,7 +217,7 @@ function deleteRoute(server: GatewayServer, gateway: Gateway): void {
       schema: {
         operationId: "deleteSession",
         summary:
-          "Delete it and what it remembers; what is at work is cancelled. Deleting twice changes nothing",
+          "Delete it and its bundles; what is at work is cancelled, what was asked and answered stays on record. Deleting twice changes nothing",
         tags: ["sessions"],
         params: SessionParams,
         response: { 202: SessionView, ...problems(401, 403, 404, 409, 412) },

@@ -179,13 +179,21 @@ describe("holdfast agent and session", { concurrency: false }, () => {
       ["session", "send", session],
       ["session", "send", session, "--json", "[]"],
       ["session", "send", session, "--json", "{}", "words"],
+      ["session", "send", session, "--json", '{"a":1,"a":2}'],
+      ["session", "send", session, "-"],
       ["session", "send", "xyz", "hello"],
       ["session", "set", session],
       ["session", "list", "--state", "odd"],
       ["session", "nothing"],
     ];
     const codes = await Promise.all(wrong.map(async (words) => (await type(...words)).code));
-    assert.deepEqual(codes, [2, 2, 2, 2, 2, 2, 2]);
+    assert.deepEqual(
+      codes,
+      wrong.map(() => 2),
+    );
+    const input = Buffer.from([0x61, 0xff]);
+    const { code, stderr: said } = await runCommand(["session", "send", session, "-"], { env, input });
+    assert.deepEqual([code, /standard input is not UTF-8/.test(said)], [2, true]);
     for (const words of [["agent"], ["session"], ["session", "send"], ["agent", "apply"]]) {
       const { stdout, stderr } = await type(...words, "--help");
       assert.match(stdout + stderr, /Usage: /, words.join(" "));

@@ -10,7 +10,7 @@ const compileCache = join(root, "node_modules/.cache/holdfast-tests");
 
 export interface CommandOptions {
   readonly env?: Readonly<Record<string, string>>;
-  readonly input?: string;
+  readonly input?: string | Buffer;
   readonly cwd?: string;
 }
 
