@@ -17,11 +17,13 @@ test("E4 E5: a job whose deadline passes while every controller is down is ended
     );
     return row;
   });
+  const { signal } = new AbortController();
+  const runtime = stack.runtime();
+  // The record says that it may run before it does.
+  await until("it runs", async () => (await runtime.observe(running, signal)).state === "running");
   await controller.close();
 
   // Nobody watches: the sandbox ends by itself, and the record still says that it runs.
-  const { signal } = new AbortController();
-  const runtime = stack.runtime();
   const ended = await until("the sandbox has ended", async () => {
     const seen = await runtime.observe(running, signal);
     return seen.state === "stopped" ? seen : null;
