@@ -54,4 +54,5 @@ crashAtEachPoint("E5 E6 E7 E10 E19 G6: SIGKILL at each request of builds that ru
   open: openOpenSandboxArena,
   batchMax: 8,
   commitsMax: 4,
+  leaseMs: 8_000,
 });

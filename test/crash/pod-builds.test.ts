@@ -15,8 +15,9 @@ crashAtEachPoint(
       arenas.push(arena);
       return arena;
     },
-    batchMax: 14,
-    commitsMax: 8,
+    batchMax: 11,
+    commitsMax: 6,
+    leaseMs: 8_000,
   },
 );
 

@@ -14,8 +14,6 @@ import { until } from "./until.ts";
 
 /** How many kills at once, each on a store of its own; much of their time is waiting. */
 const lanes = 2;
-/** Longer than it takes to bring a batch to its points. */
-const leaseMs = 4_000;
 
 /** `name#2` is its second time. */
 export function pointOf(moment: string) {
@@ -32,9 +30,11 @@ export interface CrashOptions {
   readonly batchMax: number;
   /** Those of them that stand at a commit, and so hold a connection. */
   readonly commitsMax: number;
+  /** Of a controller: it must keep it on a busy machine while a batch is brought to its points. */
+  readonly leaseMs: number;
 }
 
-const processes: CrashOptions = { open: openArena, batchMax: 6, commitsMax: 6 };
+const processes: CrashOptions = { open: openArena, batchMax: 6, commitsMax: 6, leaseMs: 4_000 };
 
 interface Victim {
   readonly scenario: Scenario;
@@ -201,7 +201,7 @@ export function crashAtEachPoint(
       test(points.join(", "), async () => {
         // As many stores as kills at once; one that failed is not used again.
         const arena = await (free.pop() ??
-          options.open({ after: (hook) => void hooks.push(hook) }, { leaseMs }));
+          options.open({ after: (hook) => void hooks.push(hook) }, { leaseMs: options.leaseMs }));
         await crash(arena, victims, round);
         free.push(Promise.resolve(arena));
       });
