@@ -2,11 +2,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { until } from "../../test/support/until.ts";
 import { workStand } from "../../test/support/work.ts";
-import { instant, seconds } from "../core/time.ts";
+import { seconds } from "../core/time.ts";
 import { defineWork } from "./define.ts";
 import { submit, submitAll } from "./open.ts";
-import { deadlineOnly, legacy } from "./policy.ts";
-import { inspectWork } from "./work.store.ts";
+import { legacy } from "./policy.ts";
 
 test("W5: what is submitted runs once, and its history says under which permit", async (t) => {
   const { worker, work, ask, errors } = await workStand(t);
@@ -59,48 +58,13 @@ test("W5: a handler that blocks the event loop for longer than its lease keeps i
   });
   await work.register(block);
   await submit(work, block, {});
-  await worker({ works: [block], lease: seconds(3) });
+  await worker({ works: [block], lease: seconds(4) });
   await until(
     "it has ended",
     async () => (await ask("select from holdfast.work_history where state = 'succeeded'")).length === 1,
   );
   assert.deepEqual(await ask("select from holdfast.work_observations"), []);
   assert.deepEqual(errors, []);
-});
-
-test("W10: the signal aborts at the deadline, and what comes after it is quarantined", async (t) => {
-  const { worker, work, ask, tenant } = await workStand(t);
-  const [row] = await ask<{ now: string }>(
-    "select (extract(epoch from clock_timestamp()) * 1000000)::bigint::text as now",
-  );
-  const aborted: string[] = [];
-  const slow = defineWork<unknown, void>({
-    name: "slow",
-    version: "1",
-    safety: "idempotent",
-    policy: deadlineOnly(),
-    async run(_, { signal, id }) {
-      await new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }));
-      aborted.push(id);
-    },
-  });
-  await work.register(slow);
-  const { id } = await submit(work, slow, {}, { deadline: instant(BigInt(row?.now ?? 0) + seconds(3)) });
-  await worker({ works: [slow], retention: "a-year" });
-  await until(
-    "its late success is kept",
-    async () => (await ask("select from holdfast.work_observations")).length === 1,
-  );
-  await until("nobody knows", async () => (await ask("select from holdfast.work_suspensions")).length === 1);
-  const { item, observations } = await inspectWork(work.db, tenant, id);
-  assert.deepEqual(
-    [aborted, item.state, item.execution_admission_closed_reason],
-    [[id], "suspended", "deadline_elapsed"],
-  );
-  assert.deepEqual(
-    [observations[0]?.reason, observations[0]?.retention_policy],
-    ["deadline_elapsed", "a-year"],
-  );
 });
 
 test("W5: a worker that stops gives back what it has not started, and waits for what runs", async (t) => {
