@@ -2,10 +2,11 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { until } from "../../test/support/until.ts";
 import { workStand } from "../../test/support/work.ts";
-import { seconds } from "../core/time.ts";
+import { instant, seconds } from "../core/time.ts";
 import { defineWork } from "./define.ts";
 import { submit, submitAll } from "./open.ts";
-import { legacy } from "./policy.ts";
+import { deadlineOnly, legacy } from "./policy.ts";
+import { inspectWork } from "./work.store.ts";
 
 test("W5: what is submitted runs once, and its history says under which permit", async (t) => {
   const { worker, work, ask, errors } = await workStand(t);
@@ -58,13 +59,57 @@ test("W5: a handler that blocks the event loop for longer than its lease keeps i
   });
   await work.register(block);
   await submit(work, block, {});
-  await worker({ works: [block], lease: seconds(4) });
+  await worker({ works: [block], lease: seconds(3) });
   await until(
     "it has ended",
     async () => (await ask("select from holdfast.work_history where state = 'succeeded'")).length === 1,
   );
   assert.deepEqual(await ask("select from holdfast.work_observations"), []);
   assert.deepEqual(errors, []);
+});
+
+test("W10: the signal aborts at the deadline, and what comes after it is quarantined", async (t) => {
+  const { worker, work, ask, tenant } = await workStand(t);
+  const aborted: string[] = [];
+  const slow = defineWork<unknown, void>({
+    name: "slow",
+    version: "1",
+    safety: "idempotent",
+    policy: deadlineOnly(),
+    async run(_, { signal, id }) {
+      await new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }));
+      aborted.push(id);
+      // A worker believes in a little less time than the database has: what ended in between would still count.
+      await until("the deadline has passed", async () => {
+        const [passed] = await ask(
+          "select from holdfast.work_items where execution_not_after <= clock_timestamp()",
+        );
+        return passed !== undefined;
+      });
+    },
+  });
+  await work.register(slow);
+  // Already looking, so that the deadline passes in the handler and not before it.
+  await worker({ works: [slow], retention: "a-year" });
+  const [row] = await ask<{ now: string }>(
+    "select (extract(epoch from clock_timestamp()) * 1000000)::bigint::text as now",
+  );
+  const { id } = await submit(work, slow, {}, { deadline: instant(BigInt(row?.now ?? 0) + seconds(6)) });
+  work.wake();
+  await until(
+    "its late success is kept",
+    async () => (await ask("select from holdfast.work_observations")).length === 1,
+  );
+  await until("nobody knows", async () => (await ask("select from holdfast.work_suspensions")).length === 1);
+  const { item, observations } = await inspectWork(work.db, tenant, id);
+  assert.deepEqual(
+    [aborted, item.state, item.execution_admission_closed_reason],
+    [[id], "suspended", "deadline_elapsed"],
+  );
+  assert.deepEqual(
+    [observations[0]?.reason, observations[0]?.retention_policy],
+    ["deadline_elapsed", "a-year"],
+  );
 });
 
 test("W5: a worker that stops gives back what it has not started, and waits for what runs", async (t) => {
