@@ -6,7 +6,7 @@ import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { connectDirect } from "../core/postgres/direct.ts";
-import type { ConnectionSettings } from "../core/postgres/pool.ts";
+import type { ConnectionSettings } from "../core/postgres/settings.ts";
 import { formatInstant, type Instant, instant } from "../core/time.ts";
 import { startPostgres } from "./postgres/server.ts";
 import { prepareStore } from "./store.ts";

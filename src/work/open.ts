@@ -1,16 +1,14 @@
 import { HoldfastError } from "../core/errors.ts";
 import { brandId, isTenantId, type TenantId } from "../core/ids.ts";
-import { type Doorbell, openDoorbell } from "../core/postgres/doorbell.ts";
-import {
-  type ConnectionSettings,
-  defaultPoolLimits,
-  openPools,
-  type PoolLimits,
-} from "../core/postgres/pool.ts";
+import { openDoorbell } from "../core/postgres/doorbell.ts";
+import { defaultPoolLimits, openPools } from "../core/postgres/pool.ts";
+import type { ConnectionSettings, PoolLimits } from "../core/postgres/settings.ts";
 import { translate } from "../core/postgres/sqlstate.ts";
 import type { Database } from "../core/postgres/transition.ts";
 import { checkCompatibility } from "../core/schema/compatibility.ts";
 import type { WorkDefinition } from "./define.ts";
+import type { Work } from "./handle.ts";
+import { isOpenedWork, type OpenedWork } from "./opened.ts";
 import {
   batchMax,
   prepared,
@@ -22,22 +20,6 @@ import {
   submitOn,
 } from "./submit.ts";
 import { registerVersion } from "./version.store.ts";
-
-/** A program's way to its Work: connections, and whom to wake. */
-export interface Work {
-  readonly db: Database;
-  readonly doorbell: Doorbell;
-  readonly settings: ConnectionSettings;
-  readonly name: string;
-  /** The tenant of every submission that names no other. */
-  readonly tenant: TenantId | null;
-  readonly onError: (error: unknown, what: string) => void;
-  /** Make versions known before the first worker of them starts (W2). */
-  register(...works: readonly WorkDefinition<never>[]): Promise<void>;
-  /** Tell the workers to look, after the commit of a transaction that submitted: it can't know its own commit. */
-  wake(): void;
-  close(): Promise<void>;
-}
 
 export interface OpenWorkOptions {
   /** `postgresql://USER:PASSWORD@HOST:PORT/DATABASE`, or its parts. The login is a member of the roles that it plays. */
@@ -75,7 +57,7 @@ export async function openWork(options: OpenWorkOptions): Promise<Work> {
       onError: (error) => onError(error, "the doorbell's connection broke"),
     });
     const db: Database = { pools, deploymentEpoch: store.deploymentEpoch, committed: () => doorbell.ring() };
-    return {
+    const opened: OpenedWork = {
       db,
       doorbell,
       settings,
@@ -91,6 +73,7 @@ export async function openWork(options: OpenWorkOptions): Promise<Work> {
         await pools.close();
       },
     };
+    return opened;
   } catch (error) {
     await pools.close();
     throw error;
@@ -127,7 +110,7 @@ export async function submitAll<Input>(
   items: readonly SubmitItem<Input>[],
   options: { readonly tenant?: string } = {},
 ): Promise<Submitted[]> {
-  const handle = isWork(on) ? on : null;
+  const handle = isOpenedWork(on) ? on : null;
   const tenant = options.tenant === undefined ? (handle?.tenant ?? null) : checkedTenant(options.tenant);
   if (tenant === null) throw new HoldfastError("invalid_request", "name the tenant that the work is for");
   const all = await prepared(work, items);
@@ -139,9 +122,11 @@ export async function submitAll<Input>(
     items: part,
   });
   if (all.length === 0) return [];
-  if (!isWork(on))
+  if (handle === null) {
+    if (!("query" in on)) throw new HoldfastError("invalid_request", "submit with a `Work` or a connection");
     return inParts(all, (part) => submitOn(on, { ...call(part, null), named: false })).catch(rethrow);
-  const { db } = on;
+  }
+  const { db } = handle;
   const pool = db.pools.of("producer");
   const submitted =
     all.length <= batchMax
@@ -149,7 +134,7 @@ export async function submitAll<Input>(
       : await inTransaction(db, (connection) =>
           inParts(all, (part) => submitOn(connection, { ...call(part, db.deploymentEpoch), named: true })),
         );
-  on.wake();
+  handle.wake();
   return submitted;
 }
 
@@ -184,10 +169,6 @@ async function inTransaction<T>(db: Database, body: (connection: Queryable) => P
     client.off("error", onError);
     client.release(broken);
   }
-}
-
-function isWork(on: Work | Queryable): on is Work {
-  return "doorbell" in on;
 }
 
 function rethrow(error: unknown): never {

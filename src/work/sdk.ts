@@ -19,7 +19,8 @@ export {
   type WorkDefinition,
   WorkFailure,
 } from "./define.ts";
-export { type OpenWorkOptions, openWork, type Submission, submit, submitAll, type Work } from "./open.ts";
+export type { Work } from "./handle.ts";
+export { type OpenWorkOptions, openWork, type Submission, submit, submitAll } from "./open.ts";
 export type { AttemptPlan } from "./plan.ts";
 export { deadlineOnly, legacy, type Policy, planned, type Retry } from "./policy.ts";
 export type { EffectSafety } from "./safety.ts";

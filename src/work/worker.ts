@@ -9,7 +9,8 @@ import { startSequencer } from "../core/sequencer.ts";
 import { type Microseconds, toMilliseconds } from "../core/time.ts";
 import type { WorkDefinition } from "./define.ts";
 import { type Engine, startEngine } from "./engine.ts";
-import type { Work } from "./open.ts";
+import type { Work } from "./handle.ts";
+import { openedWork } from "./opened.ts";
 import { registerRunner, registerVersion } from "./version.store.ts";
 
 /** Runs the work of one process. */
@@ -48,7 +49,7 @@ const concurrencyMax = 1_000;
 
 /** Register what this process runs (W2), and run it until stopped. */
 export async function createWorker(work: Work, options: WorkerOptions): Promise<Worker> {
-  const { db, settings, name } = work;
+  const { db, settings, name, doorbell, onError } = openedWork(work);
   const concurrency = options.concurrency ?? 10;
   if (!Number.isInteger(concurrency) || concurrency < 1 || concurrency > concurrencyMax) {
     throw new HoldfastError("invalid_request", "a worker runs 1 to 1000 handlers at a time");
@@ -74,18 +75,18 @@ export async function createWorker(work: Work, options: WorkerOptions): Promise<
     leaseUs,
     renewMs: Math.min(renewEveryMs, toMilliseconds(leaseUs) / 3),
     ...(options.stallMs === undefined ? {} : { stallMs: options.stallMs }),
-    onError: (error) => work.onError(error, "leases could not be renewed"),
+    onError: (error) => onError(error, "leases could not be renewed"),
   });
   const lookout = startLookout({
     db,
-    doorbell: work.doorbell,
+    doorbell,
     kinds: ["work"],
-    onError: (error) => work.onError(error, "the database did not answer the lookout"),
+    onError: (error) => onError(error, "the database did not answer the lookout"),
   });
   const sequencer = startSequencer({
     db,
     lookout,
-    onError: (error) => work.onError(error, "changes could not be stamped"),
+    onError: (error) => onError(error, "changes could not be stamped"),
   });
   let rungAtMs = 0;
   const engine: Engine = startEngine({
@@ -97,7 +98,7 @@ export async function createWorker(work: Work, options: WorkerOptions): Promise<
     leaseUs,
     graceMs: toMilliseconds(options.grace ?? leaseUs),
     retention: options.retention ?? null,
-    onError: work.onError,
+    onError,
     ...(options.onSettled === undefined ? {} : { onSettled: options.onSettled }),
     onTurn() {
       const now = monotonicMs();
@@ -106,7 +107,7 @@ export async function createWorker(work: Work, options: WorkerOptions): Promise<
       work.wake();
     },
   });
-  const deaf = work.doorbell.onRing(() => engine.wake());
+  const deaf = doorbell.onRing(() => engine.wake());
   const blind = lookout.on("due:work", ({ queues }) => {
     if (queues.some((queue) => lanes.has(queue))) engine.wake();
   });

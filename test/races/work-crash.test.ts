@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { Pool } from "pg";
-import type { Work } from "../../src/work/open.ts";
+import type { Work } from "../../src/work/handle.ts";
 import { submit } from "../../src/work/open.ts";
 import { effectSafeties } from "../../src/work/safety.ts";
 import { createWorker, type Worker } from "../../src/work/worker.ts";

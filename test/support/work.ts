@@ -1,6 +1,8 @@
 import { Pool } from "pg";
 import { brandId, type TenantId } from "../../src/core/ids.ts";
-import { openWork, type Work } from "../../src/work/open.ts";
+import type { Work } from "../../src/work/handle.ts";
+import { openWork } from "../../src/work/open.ts";
+import { type OpenedWork, openedWork } from "../../src/work/opened.ts";
 import { createWorker, type Worker, type WorkerOptions } from "../../src/work/worker.ts";
 import { type Scope, type TestDatabase, testDatabase } from "./database.ts";
 
@@ -8,9 +10,9 @@ import { type Scope, type TestDatabase, testDatabase } from "./database.ts";
 export interface WorkStand {
   readonly database: TestDatabase;
   readonly tenant: TenantId;
-  readonly work: Work;
+  readonly work: OpenedWork;
   readonly errors: string[];
-  readonly open: (name?: string) => Promise<Work>;
+  readonly open: (name?: string) => Promise<OpenedWork>;
   /** Stopped when the test ends. */
   readonly worker: (options: WorkerOptions, work?: Work) => Promise<Worker>;
   readonly ask: <Row extends object>(text: string, values?: readonly unknown[]) => Promise<Row[]>;
@@ -33,15 +35,15 @@ export async function workStand(
   await ask("insert into holdfast.tenants (tenant_id) values ('acme'), ('other')");
   const errors: string[] = [];
   const open = async (name = "test") => {
-    const work = await openWork({
+    const opened = await openWork({
       database: database.app,
       tenant,
       name,
       onError: (error, what) =>
         errors.push(`${what}: ${error instanceof Error ? error.message : String(error)}`),
     });
-    closers.push(() => work.close());
-    return work;
+    closers.push(() => opened.close());
+    return openedWork(opened);
   };
   const work = await open();
   return {

@@ -1,6 +1,9 @@
 import { Client, type ClientConfig, Pool } from "pg";
 import { HoldfastError } from "../errors.ts";
 import { typeParsers } from "./codecs.ts";
+import type { ConnectionSettings, PoolLimits } from "./settings.ts";
+
+export type { ConnectionSettings, PoolLimits };
 
 /** The roles of `migrations/roles.sql` that a process can play. A connection plays one of them for its life. */
 export type Role =
@@ -12,26 +15,6 @@ export type Role =
   | "operator"
   | "retention"
   | "owner";
-
-/** Where the server is and who logs in. The login is a member of the roles that its process plays. */
-export interface ConnectionSettings {
-  readonly host: string;
-  readonly port: number;
-  readonly database: string;
-  readonly user: string;
-  readonly password: string;
-  readonly tls?: { readonly ca?: string; readonly rejectUnauthorized: boolean };
-}
-
-export interface PoolLimits {
-  /** Connections of each role that the process plays. */
-  readonly connectionsMax: number;
-  readonly statementTimeoutMs: number;
-  readonly lockTimeoutMs: number;
-  readonly transactionTimeoutMs: number;
-  readonly idleInTransactionMs: number;
-  readonly connectTimeoutMs: number;
-}
 
 export const defaultPoolLimits: PoolLimits = {
   connectionsMax: 10,
