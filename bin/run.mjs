@@ -14,6 +14,7 @@ const tasks = {
   test: (node, args) => runChild(node, ["test/support/run-tests.ts", ...args], { cwd: root }),
   "test:cluster": (node, args) =>
     runChild(node, ["test/support/run-cluster-tests.ts", ...args], { cwd: root }),
+  "gate:work": (node, args) => runChild(node, ["test/support/run-work-gate.ts", ...args], { cwd: root }),
   check: (node) => runChecks(root, node),
   "bench-work": (node, args) => runChild(node, ["bench/work/run.ts", ...args], { cwd: root }),
   build: (node, args) => runChild(node, ["scripts/build.ts", ...args], { cwd: root }),
