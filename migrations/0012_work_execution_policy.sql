@@ -238,7 +238,7 @@ begin
         retry_longest_microseconds, elapsed_max_microseconds, lease_max_microseconds, traceparent, execution_policy_schema,
         attempt_plan_version, attempt_plan_offsets, maximum_circuit_microseconds, execution_not_after, discovery_hint)
       select p_tenant, i.id, version.version_number, i.key, case when version.execution_policy_schema is null then 1 else 2 end,
-        decode(i.fingerprint, 'hex'), i.input,
+        decode(i.fingerprint, 'hex'), coalesce(i.input, 'null'),
         case when version.safety = 'provider_keyed' then coalesce(i.provider_key, i.id::text) end, i.circuit_key, coalesce(i.queue, version.queue), coalesce(i.priority, 2), instant,
         instant + holdfast.microseconds(coalesce(i.delay, 0)), version.attempts_max, version.retry_initial_microseconds,
         version.retry_longest_microseconds, version.elapsed_max_microseconds, version.lease_max_microseconds, p_traceparent,
