@@ -3,20 +3,13 @@ import type { AgentSubmission, AgentView, Client } from "../client/client.ts";
 import { parseAgentFile } from "../wire/agent-file.ts";
 import { HoldfastError } from "../wire/holdfast-error.ts";
 import { type CommandContext, clientOf, printValue, type ServerFlags } from "./context.ts";
-import { labelFlag } from "./flags.ts";
 import { readResource } from "./job-source.ts";
 import { at, serverCommand } from "./server-command.ts";
-import { tableText } from "./table.ts";
-import { age } from "./time-text.ts";
-
-interface GetFlags extends ServerFlags {
-  readonly label: Readonly<Record<string, string>>;
-}
 
 /** `holdfast agent …`. */
 export function agentCommand(context: CommandContext, program: Command): Command {
   const command = new Command("agent").description(
-    "make, change and list the agents that sessions are begun with",
+    "make, change and delete the agents that sessions are begun with",
   );
   serverCommand(
     command,
@@ -28,18 +21,6 @@ export function agentCommand(context: CommandContext, program: Command): Command
       ["holdfast agent apply - < agent.yaml", "from standard input"],
     ],
   ).action((file: string, flags: ServerFlags) => apply(context, file, at(program, flags)));
-  serverCommand(
-    command,
-    "get [name...]",
-    "agents, newest first",
-    ["text", "json", "yaml", "name"],
-    [
-      ["holdfast agent get", "all of them"],
-      ["holdfast agent get notes -o yaml", "one, with its template"],
-    ],
-  )
-    .addOption(labelFlag())
-    .action((names: string[], flags: GetFlags) => get(context, names, at(program, flags)));
   serverCommand(
     command,
     "delete <name>",
@@ -82,30 +63,6 @@ function bring(client: Client, before: AgentView, { metadata, spec }: AgentSubmi
   const labels = { ...Object.fromEntries(gone), ...metadata.labels };
   const patch = { spec, ...(Object.keys(labels).length === 0 ? {} : { labels }) };
   return client.patchAgent(before.id, patch, { ifMatch: client.etagOf(before) });
-}
-
-async function get(context: CommandContext, names: readonly string[], flags: GetFlags): Promise<void> {
-  const client = clientOf(context, flags);
-  const agents: AgentView[] = [];
-  if (names.length === 0) {
-    for await (const agent of client.listAgents({ labels: flags.label })) agents.push(agent);
-  }
-  for (const name of names) agents.push(await agentNamed(client, name));
-  const shown = names.length === 1 ? agents[0] : { items: agents };
-  if (flags.output === "json" || flags.output === "yaml") return printValue(context, flags.output, shown);
-  if (flags.output === "name")
-    return context.terminal.out(agents.map(({ name }) => `agent/${name}\n`).join(""));
-  if (agents.length === 0) return context.terminal.err("no agents; `holdfast agent apply FILE` makes one\n");
-  const rows = agents.map((agent) => [
-    agent.name,
-    String(agent.version),
-    agent.spec.runtime ?? "",
-    age(agent.created_at, context.now()),
-    Object.entries(agent.labels)
-      .map(([key, value]) => `${key}=${value}`)
-      .join(","),
-  ]);
-  await context.terminal.out(tableText(["NAME", "VERSION", "RUNTIME", "AGE", "LABELS"], rows));
 }
 
 async function remove(context: CommandContext, name: string, flags: ServerFlags): Promise<void> {

@@ -4,11 +4,14 @@ import { type Client, type ClientOptions, createClient } from "../client/client.
 import { httpUrl, token as tokenOf } from "../config/readers.ts";
 import type { Config } from "../config.ts";
 import { HoldfastError } from "../wire/holdfast-error.ts";
+import { contextsPath, readContexts, serverNamed } from "./contexts.ts";
 import { UsageError } from "./failures.ts";
 
 export interface ConnectionFlags {
   readonly url?: string | undefined;
   readonly tokenFile?: string | undefined;
+  /** A server by its short name. */
+  readonly context?: string | undefined;
 }
 
 interface Server {
@@ -27,25 +30,33 @@ export function connect(flags: ConnectionFlags, config: Config, directory: strin
 }
 
 /**
- * The flags, else the environment, else the server that `npm start` runs in this checkout. That one's token is
- * sent to no other server.
+ * The nearest word decides: the flags, the environment, the server that `npm start` runs in this checkout, the
+ * context in use. A token that belongs to one server is sent to no other.
  */
 function serverOf(flags: ConnectionFlags, config: Config, directory: string): Server {
   const token = flags.tokenFile === undefined ? (config.token ?? undefined) : tokenFrom(flags.tokenFile);
+  if (flags.url !== undefined && flags.context !== undefined) {
+    throw new UsageError("--url and --context both name a server; keep one of them");
+  }
+  if (flags.context !== undefined) return contextServer(flags.context, config, token);
   const url = flags.url === undefined ? config.url : urlFrom(flags.url);
   // A broken file of a server that isn't asked for is nobody's concern.
   if (url !== null && token !== undefined) return { url, token };
+  if (url === null && config.context !== null) return contextServer(config.context, config, token);
   const local = developmentServer(directory);
-  if (url === null) {
-    if (local === null) {
-      throw new HoldfastError("unreachable", "no server is configured, and none runs in this checkout");
-    }
-    return { url: local.url, token: token ?? local.token };
-  }
-  return { url, token: token ?? (local?.url === url ? local.token : undefined) };
+  if (url !== null) return { url, token: local?.url === url ? local.token : undefined };
+  if (local !== null) return { url: local.url, token: token ?? local.token };
+  const { current } = readContexts(contextsPath(config.configHome));
+  if (current !== null) return contextServer(current, config, token);
+  throw new HoldfastError("unreachable", "no server is configured, and none runs in this checkout");
 }
 
-function urlFrom(text: string): string {
+function contextServer(name: string, { configHome }: Config, token: string | undefined): Server {
+  const { url, tokenFile } = serverNamed(readContexts(contextsPath(configHome)), name);
+  return { url, token: token ?? (tokenFile === null ? undefined : tokenFrom(tokenFile)) };
+}
+
+export function urlFrom(text: string): string {
   try {
     return httpUrl(text);
   } catch (error) {

@@ -1,17 +1,16 @@
-import type { Client, DeliveryDetail, DeliveryState, DeliveryView } from "../client/client.ts";
+import type { DeliveryDetail, DeliveryState, DeliveryView } from "../client/client.ts";
 import { type CommandContext, clientOf, printValue, type ServerFlags } from "./context.ts";
 import { Exit, failureOf, failureText } from "./failures.ts";
 import { deliveryIdOf, sessionIdOf } from "./job-id.ts";
-import { tableText } from "./table.ts";
+import { getList, type ListFlags, type Shown } from "./listing.ts";
 import type { Colors } from "./terminal.ts";
 import { age, instantText } from "./time-text.ts";
 import { visible } from "./visible.ts";
 
-export interface DeliveryFlags extends ServerFlags {
+interface DeliveryFlags extends ListFlags {
   readonly state?: DeliveryState;
   readonly session?: string;
   readonly destination?: string;
-  readonly limit: number;
 }
 
 /** `holdfast get deliveries [ID…]`: newest first. */
@@ -21,57 +20,40 @@ export async function getDeliveries(
   flags: DeliveryFlags,
 ): Promise<void> {
   const client = clientOf(context, flags);
-  const deliveries = typed.length > 0 ? await named(client, typed) : await listed(client, flags);
-  const { output } = flags;
-  const { terminal, now } = context;
-  if (output === "json" || output === "yaml") {
-    const [first] = deliveries;
-    return printValue(context, output, typed.length === 1 ? first : { items: deliveries });
-  }
-  if (output === "name") return terminal.out(deliveries.map(({ id }) => `delivery/${id}\n`).join(""));
-  if (deliveries.length === 0) return terminal.err("no delivery fits\n");
-  const rows = deliveries.map((delivery) => [
-    delivery.id,
-    delivery.session_id,
-    String(delivery.ordinal),
-    visible(delivery.destination),
-    delivery.state,
-    String(delivery.tries),
-    age(delivery.created_at, now()),
-    visible(delivery.last_error ?? ""),
-  ]);
-  const heading = ["ID", "SESSION", "REPLY", "DESTINATION", "STATE", "TRIES", "AGE", "LAST ERROR"];
-  await terminal.out(
-    tableText(heading, rows, (cell, column) =>
-      column === 4 ? deliveryColor(cell, terminal.colors)(cell) : cell,
-    ),
+  const { state, destination } = flags;
+  const session = flags.session === undefined ? undefined : await sessionIdOf(client, flags.session);
+  await getList(
+    context,
+    flags,
+    shown,
+    (limit) => client.listDeliveries({ state, session, destination, limit }),
+    {
+      typed,
+      async get(text) {
+        const { payload: _, ...delivery } = await client.getDelivery(await deliveryIdOf(client, text));
+        return delivery;
+      },
+    },
   );
 }
 
-async function named(client: Client, typed: readonly string[]): Promise<DeliveryView[]> {
-  const deliveries: DeliveryView[] = [];
-  for (const text of typed) {
-    const { payload: _, ...delivery } = await client.getDelivery(await deliveryIdOf(client, text));
-    deliveries.push(delivery);
-  }
-  return deliveries;
-}
-
-async function listed(client: Client, flags: DeliveryFlags): Promise<DeliveryView[]> {
-  const { state, destination, limit } = flags;
-  const session = flags.session === undefined ? undefined : await sessionIdOf(client, flags.session);
-  const deliveries: DeliveryView[] = [];
-  for await (const one of client.listDeliveries({
-    state,
-    session,
-    destination,
-    limit: Math.min(limit, 200),
-  })) {
-    deliveries.push(one);
-    if (deliveries.length >= limit) break;
-  }
-  return deliveries;
-}
+const shown: Shown<DeliveryView> = {
+  kind: "delivery",
+  heading: ["ID", "SESSION", "REPLY", "DESTINATION", "STATE", "TRIES", "AGE", "LAST ERROR"],
+  row: (delivery, now) => [
+    delivery.id,
+    delivery.session_id,
+    String(delivery.ordinal),
+    delivery.destination,
+    delivery.state,
+    String(delivery.tries),
+    age(delivery.created_at, now),
+    delivery.last_error ?? "",
+  ],
+  nameOf: ({ id }) => id,
+  none: "no delivery fits",
+  color: (cell, column, colors) => (column === 4 ? deliveryColor(cell, colors)(cell) : cell),
+};
 
 function deliveryColor(state: string, colors: Colors): (text: string) => string {
   if (state === "dead") return colors.red;

@@ -1,6 +1,6 @@
 import { type Command, Option } from "commander";
 import type { CommandContext, ServerFlags } from "./context.ts";
-import { numberFlag } from "./flags.ts";
+import { limitFlag } from "./flags.ts";
 import { at, serverCommand } from "./server-command.ts";
 
 /** What can be done with deliveries, below `get`, `describe` and the program itself. */
@@ -27,7 +27,7 @@ export function deliveryCommands(
     .addOption(new Option("--state <state>", "in this state").choices(["pending", "delivered", "dead"]))
     .option("--session <id>", "of this session")
     .option("--destination <name>", "to this destination; `inbox` is the built-in one")
-    .addOption(numberFlag("--limit <number>", "at most so many", 1, 100_000).default(50))
+    .addOption(limitFlag())
     .action(async (ids: string[], flags) =>
       (await import("./deliveries.ts")).getDeliveries(context, ids, at(program, flags)),
     );

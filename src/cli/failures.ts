@@ -17,7 +17,7 @@ export class UsageError extends Error {
   }
 }
 
-/** A job file with its mistakes: the lines to show them in. */
+/** A file with its mistakes: the lines to show them in. */
 export class FileError extends Error {
   override readonly name = "FileError";
   readonly file: string;
@@ -72,26 +72,35 @@ export function failureOf(error: unknown): Failure {
 
 function known(code: string, detail: string, retryAfterSeconds: number | null = null): Failure {
   if (!isErrorCode(code)) return failure(code, detail, null, exitCodes.failure);
-  const next = spelled(nextHere(retryAfterSeconds)[code] ?? errorCatalogue[code].next);
-  return failure(code, detail, next, exitCodeOf(code));
+  return failure(code, detail, nextHere(code, retryAfterSeconds), exitCodeOf(code));
 }
 
-/** The catalogue speaks to whoever sends HTTP requests; these are the same for whoever types commands. */
-function nextHere(retryAfterSeconds: number | null): Partial<Record<ErrorCode, string>> {
-  const again = `Try again in ${Math.ceil(retryAfterSeconds ?? 5)} seconds.`;
-  return {
-    unauthenticated: "Give a token that is neither expired nor revoked: HOLDFAST_TOKEN or --token-file.",
-    unavailable: again,
-    too_many_requests: again,
-    too_many_streams: `End what follows or watches elsewhere. ${again}`,
-    queue_full: `Jobs leave the queue when slots come free. ${again}`,
-    request_timeout: "Try again.",
-    precondition_failed: "Somebody else changed it meanwhile: look at it again and repeat the command.",
-    invalid_idempotency_key: "Give --idempotency-key 1 to 255 visible ASCII characters without spaces.",
-    idempotency_conflict: "Give another --idempotency-key: this one was used for another job.",
-    payload_too_large: "Make the file smaller.",
-  };
+/** What to do next. The catalogue speaks to whoever sends HTTP requests; this is for whoever types commands. */
+export function nextHere(code: ErrorCode, retryAfterSeconds: number | null = null): string {
+  const again = `ry again in ${Math.ceil(retryAfterSeconds ?? 5)} seconds`;
+  const text = typedNext[code] ?? errorCatalogue[code].next;
+  return spelled(
+    text
+      .replaceAll("`detail`", "the message")
+      .replace("Wait for `Retry-After` seconds", `T${again}`)
+      .replace("wait for `Retry-After` seconds", `t${again}`),
+  );
 }
+
+const typedNext: Partial<Record<ErrorCode, string>> = {
+  invalid_request: "Correct what the message points at.",
+  invalid_cursor: "Give a cursor exactly as it was printed, with the same flags.",
+  unauthenticated: "Give a token that is neither expired nor revoked: HOLDFAST_TOKEN or --token-file.",
+  method_not_allowed: "The server may be older than this command: update it.",
+  request_timeout: "Try again.",
+  cursor_expired: "List again, and watch from then on.",
+  precondition_failed: "Somebody else changed it meanwhile: look at it again and repeat the command.",
+  precondition_required: "Look at it again and repeat the command.",
+  too_many_streams: "End what follows or watches elsewhere, or wait for `Retry-After` seconds.",
+  invalid_idempotency_key: "Give --idempotency-key 1 to 255 visible ASCII characters without spaces.",
+  idempotency_conflict: "Give another --idempotency-key: this one was used for another request.",
+  payload_too_large: "Make the file smaller.",
+};
 
 function failure(code: string, detail: string, next: string | null, exit_code: ExitCode): Failure {
   return { code, detail, next, errors: [], request_id: null, exit_code };
@@ -100,7 +109,9 @@ function failure(code: string, detail: string, next: string | null, exit_code: E
 /** What went wrong, where, and what to do next. */
 export function failureText(error: unknown, colors: Colors): string {
   const { code, detail, next, errors, request_id } = failureOf(error);
-  const lines = error instanceof FileError ? excerpts(error, colors) : errors.map(fieldText);
+  // Where there is one mistake, the detail is about it and says the same.
+  const mistakes = errors.filter(({ message }) => !detail.includes(message));
+  const lines = error instanceof FileError ? excerpts(error, colors) : mistakes.map(fieldText);
   lines.push(`${colors.red("error:")} ${visible(detail)}`);
   if (next !== null) lines.push(`  ${next}`);
   const request = request_id === null ? "" : `, request ${visible(request_id)}`;

@@ -26,3 +26,8 @@ export function numberFlag(flags: string, description: string, minimum: number, 
     throw new InvalidArgumentError(`It is a whole number from ${minimum} to ${maximum}.`);
   });
 }
+
+/** How much of a list. */
+export function limitFlag(): Option {
+  return numberFlag("--limit <number>", "at most so many", 1, 100_000).default(50);
+}

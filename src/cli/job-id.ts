@@ -13,7 +13,7 @@ export function jobIdOf(client: Client, typed: string): Promise<string> {
 }
 
 export function sessionIdOf(client: Client, typed: string): Promise<string> {
-  return idOf("session", typed, "holdfast session list", () => client.listSessions({ limit: 200 }));
+  return idOf("session", typed, "holdfast get sessions", () => client.listSessions({ limit: 200 }));
 }
 
 export function deliveryIdOf(client: Client, typed: string): Promise<string> {

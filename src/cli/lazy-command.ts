@@ -1,5 +1,7 @@
 import type { Command } from "commander";
 
+const loaders = new WeakMap<Command, () => Promise<Command>>();
+
 /**
  * A command that is only known by name until it is called: its module, flags and help come from `load`, and
  * the whole rest of the line is handed to it.
@@ -10,7 +12,7 @@ export function lazyCommand(
   description: string,
   load: () => Promise<Command>,
 ): void {
-  program
+  const stub = program
     .command(name)
     .description(description)
     .helpOption(false)
@@ -23,6 +25,12 @@ export function lazyCommand(
       command.name(`${program.name()} ${name}`);
       await command.parseAsync(words, { from: "user" });
     });
+  loaders.set(stub, load);
+}
+
+/** The command itself, with its flags and commands. */
+export async function loaded(command: Command): Promise<Command> {
+  return (await loaders.get(command)?.()) ?? command;
 }
 
 /** Errors and output go the way of the program's own commands. */

@@ -1,9 +1,11 @@
-import { Command, Option } from "commander";
+import { Argument, Command, Option } from "commander";
+import { completerName, completionScript, completions, type Shell, shells } from "./complete.ts";
 import type { CommandContext, ServerFlags } from "./context.ts";
 import { deliveryCommands } from "./delivery-commands.ts";
-import { labelFlag, numberFlag } from "./flags.ts";
+import { labelFlag, limitFlag, numberFlag } from "./flags.ts";
 import { lazyCommand } from "./lazy-command.ts";
 import { at, serverCommand } from "./server-command.ts";
+import { sessionResources } from "./session-resources.ts";
 
 const states = ["queued", "running", "succeeded", "failed", "cancelled"];
 
@@ -15,6 +17,7 @@ export function createProgram(context: CommandContext, version: string): Command
     .helpCommand("help [command]", "help for a command")
     .option("--url <url>", "the server (or HOLDFAST_URL)")
     .option("--token-file <file>", "file with the token (or HOLDFAST_TOKEN)")
+    .option("--context <name>", "a server that `context set` has named (or HOLDFAST_CONTEXT)")
     .configureHelp({ showGlobalOptions: true });
   program.addHelpText(
     "after",
@@ -26,7 +29,8 @@ Examples:
   $ holdfast logs -f ID           its output, as it comes
   $ holdfast session start notes  talk to an agent
 
-The server is the one of --url or HOLDFAST_URL, else the one that runs in this checkout.
+The server is the one of --url or --context, HOLDFAST_URL or HOLDFAST_CONTEXT, else the one that runs in this
+checkout, else the context in use.
 Exit codes: 0 ok, 2 usage, 3 not found, 4 denied, 5 conflict, 6 unavailable, 7 job failed, 8 job cancelled,
 9 doctor found something, 12 something is needed first.`,
   );
@@ -35,6 +39,7 @@ Exit codes: 0 ok, 2 usage, 3 not found, 4 denied, 5 conflict, 6 unavailable, 7 j
   readingCommands(program, context);
   changingCommands(program, context);
   operatorCommands(program, context);
+  helpingCommands(program, context);
   return program;
 }
 
@@ -104,7 +109,7 @@ function readingCommands(program: Command, context: CommandContext): void {
     .addOption(new Option("--state <state>", "in this state").choices(states))
     .addOption(labelFlag())
     .option("--name <name>", "of this name")
-    .addOption(numberFlag("--limit <number>", "at most so many", 1, 100_000).default(50))
+    .addOption(limitFlag())
     .option("-w, --watch", "go on with each change")
     .action(async (ids: string[], flags) =>
       (await import("./get.ts")).getJobs(context, ids, at(program, flags)),
@@ -123,7 +128,7 @@ function readingCommands(program: Command, context: CommandContext): void {
     .option("--principal <name>", "by this caller")
     .option("--operation <name>", "of this operation, such as jobs.submit")
     .option("--target <path>", "about this resource, by its path")
-    .addOption(numberFlag("--limit <number>", "at most so many", 1, 100_000).default(50))
+    .addOption(limitFlag())
     .action(async (flags) => (await import("./get-commands.ts")).getCommands(context, at(program, flags)));
 
   const describe = program.command("describe").description("all about one resource");
@@ -140,6 +145,7 @@ function readingCommands(program: Command, context: CommandContext): void {
     (await import("./describe.ts")).describeJob(context, id, at(program, flags)),
   );
 
+  sessionResources({ program, get, describe }, context);
   deliveryCommands({ program, get, describe }, context);
 
   serverCommand(
@@ -269,3 +275,40 @@ function operatorCommands(program: Command, context: CommandContext): void {
     (await import("./start.ts")).startCommand(context),
   );
 }
+
+function helpingCommands(program: Command, context: CommandContext): void {
+  serverCommand(
+    program,
+    "explain [code]",
+    "what an error code means, and what to do",
+    ["text", "json", "yaml"],
+    [
+      ["holdfast explain idempotency_conflict", "one"],
+      ["holdfast explain", "all of them"],
+    ],
+  ).action(async (code: string | undefined, flags: ServerFlags) =>
+    (await import("./explain.ts")).explain(context, code, flags),
+  );
+  lazyCommand(program, "context", "name servers, and choose between them", async () =>
+    (await import("./context-command.ts")).contextCommand(context, program),
+  );
+  const { terminal } = context;
+  program
+    .command("completion")
+    .description("print the script that completes commands and flags in a shell")
+    .addArgument(new Argument("<shell>").choices(shells))
+    .addHelpText("after", completionHelp)
+    .action((shell: Shell) => terminal.out(completionScript[shell]));
+  program
+    .command(completerName, { hidden: true })
+    .argument("[words...]")
+    .action(async (words: string[]) => {
+      const found = await completions(program, words);
+      await terminal.out(found.map((word) => `${word}\n`).join(""));
+    });
+}
+
+const completionHelp = `
+Examples:
+  $ eval "$(holdfast completion bash)"        in this shell; in ~/.bashrc or ~/.zshrc for each
+  $ holdfast completion fish | source         the same for fish`;

@@ -5,6 +5,7 @@ import { test } from "node:test";
 import pc from "picocolors";
 import { parseConfig } from "../config.ts";
 import { exitCodes } from "../wire/exit-codes.ts";
+import { completerName } from "./complete.ts";
 import { createProgram } from "./program.ts";
 import { visible } from "./visible.ts";
 
@@ -37,7 +38,9 @@ test("docs/reference/cli.md names every command, and no other", () => {
     directory: "/",
     now: () => 0,
   };
-  const names = createProgram(context, "0").commands.map((command) => command.name());
+  const names = createProgram(context, "0")
+    .commands.map((command) => command.name())
+    .filter((name) => name !== completerName);
   const [table = ""] = text.split("**Ids.**");
   const rows = [...table.matchAll(/^\| (`.*?`) \|/gm)].flatMap(([, cell = ""]) =>
     [...cell.matchAll(/`([a-z-]+)/g)].map(([, name]) => name),

@@ -176,7 +176,7 @@ describe("holdfast run", { concurrency: 2 }, () => {
     assert.equal(code, 6);
     assert.match(
       stderr,
-      /^error: 1000 jobs wait\n {2}Jobs leave the queue .* Try again in \d+ seconds.\n {2}\(queue_full, request r-9\)\n$/,
+      /^error: 1000 jobs wait\n {2}Try again in \d+ seconds; jobs leave the queue .*\.\n {2}\(queue_full, request r-9\)\n$/,
     );
   });
 

@@ -1,66 +1,14 @@
 import { existsSync } from "node:fs";
 import { resolve } from "node:path";
-import type { Client, SessionView } from "../client/client.ts";
+import type { Client } from "../client/client.ts";
 import type { ActivationView } from "../wire/activation.ts";
 import { HoldfastError } from "../wire/holdfast-error.ts";
-import type { SessionState } from "../wire/session.ts";
 import { type CommandContext, clientOf, printValue, type ServerFlags } from "./context.ts";
 import { alreadyThere, writeVerified } from "./download.ts";
 import { sessionIdOf } from "./job-id.ts";
-import { tableText } from "./table.ts";
-import { age } from "./time-text.ts";
 import { eventText, turnChange, turnText } from "./turn-text.ts";
 import { visible } from "./visible.ts";
 import { changeText } from "./watch-changes.ts";
-
-interface ListFlags extends ServerFlags {
-  readonly agent?: string;
-  readonly state?: SessionState;
-  readonly label: Readonly<Record<string, string>>;
-  readonly limit: number;
-}
-
-export async function list(context: CommandContext, flags: ListFlags): Promise<void> {
-  const { agent, state, label: labels, limit } = flags;
-  const client = clientOf(context, flags);
-  const sessions: SessionView[] = [];
-  for await (const session of client.listSessions({ agent, state, labels, limit: Math.min(limit, 200) })) {
-    sessions.push(session);
-    if (sessions.length >= limit) break;
-  }
-  if (flags.output === "json" || flags.output === "yaml") {
-    return printValue(context, flags.output, { items: sessions });
-  }
-  if (flags.output === "name")
-    return context.terminal.out(sessions.map(({ id }) => `session/${id}\n`).join(""));
-  if (sessions.length === 0)
-    return context.terminal.err("no sessions; `holdfast session start AGENT` begins one\n");
-  await context.terminal.out(sessionTable(context, sessions));
-}
-
-export async function get(context: CommandContext, typed: string, flags: ServerFlags): Promise<void> {
-  const client = clientOf(context, flags);
-  const session = await client.getSession(await sessionIdOf(client, typed));
-  if (flags.output === "json" || flags.output === "yaml") return printValue(context, flags.output, session);
-  await context.terminal.out(
-    flags.output === "name" ? `session/${session.id}\n` : sessionTable(context, [session]),
-  );
-}
-
-function sessionTable({ now }: CommandContext, sessions: readonly SessionView[]): string {
-  const rows = sessions.map((session) => [
-    session.id,
-    `${session.agent} ${session.agent_version}`,
-    session.state,
-    session.desired_state,
-    String(session.head_revision),
-    age(session.created_at, now()),
-    Object.entries(session.labels)
-      .map(([key, value]) => `${key}=${value}`)
-      .join(","),
-  ]);
-  return tableText(["ID", "AGENT", "STATE", "WANTED", "REVISION", "AGE", "LABELS"], rows);
-}
 
 export async function history(
   context: CommandContext,

@@ -3,7 +3,6 @@ import type { CommandContext } from "./context.ts";
 import { labelFlag, numberFlag } from "./flags.ts";
 import { at, serverCommand } from "./server-command.ts";
 
-const states = ["pending", "idle", "running", "waiting", "suspended", "closed"];
 const several = (text: string, before: readonly string[] = []) => [...before, text];
 
 /** `holdfast session …`. */
@@ -98,30 +97,6 @@ function talking(command: Command, context: CommandContext, program: Command): v
 }
 
 function reading(command: Command, context: CommandContext, program: Command): void {
-  serverCommand(
-    command,
-    "list",
-    "sessions, newest first",
-    ["text", "json", "yaml", "name"],
-    [
-      ["holdfast session list --agent notes", "of one agent"],
-      ["holdfast session list --state waiting", "those that need somebody"],
-    ],
-  )
-    .option("--agent <name>", "of this agent")
-    .addOption(new Option("--state <state>", "observed in this state").choices(states))
-    .addOption(labelFlag())
-    .addOption(numberFlag("--limit <number>", "at most so many", 1, 100_000).default(50))
-    .action(async (flags) => (await import("./session-read.ts")).list(context, at(program, flags)));
-  serverCommand(
-    command,
-    "get <session>",
-    "one session: what is wanted of it, and what was observed",
-    ["text", "json", "yaml", "name"],
-    [["holdfast session get ID -o yaml", "all of it"]],
-  ).action(async (id: string, flags) =>
-    (await import("./session-read.ts")).get(context, id, at(program, flags)),
-  );
   serverCommand(
     command,
     "history <session>",

@@ -19,6 +19,7 @@ import { type ServerCalls, serverCalls } from "./server.ts";
 import { type SessionCalls, sessionCalls } from "./sessions.ts";
 import { type CallOptions, type ClientOptions, createTransport, type Request } from "./transport.ts";
 import { type WatchOptions, watch } from "./watch.ts";
+import { type WorkCalls, workCalls } from "./work.ts";
 
 export type { ActivationView } from "../wire/activation.ts";
 export type { AgentSpec, AgentSubmission, AgentTemplateView, AgentView } from "../wire/agent.ts";
@@ -36,10 +37,24 @@ export type {
   LogLine,
 } from "../wire/job.ts";
 export type { RevisionView, SessionSubmission, SessionView } from "../wire/session.ts";
+export type {
+  DisabledTenant,
+  RetiredVersion,
+  WorkBatch,
+  WorkDetail,
+  WorkItem,
+  WorkPayload,
+  WorkProof,
+  WorkReceipt,
+  WorkStateName,
+  WorkSubmission,
+  WorkVersionView,
+  WorkView,
+} from "../wire/work.ts";
 export type { AgentCalls, AgentFilter, AgentList } from "./agents.ts";
 export { ApiError, CursorExpiredError } from "./api-error.ts";
 export type { RetryPolicy } from "./backoff.ts";
-export type { DeliveryCalls, DeliveryFilter, DeliveryList, DeliveryPage } from "./deliveries.ts";
+export type { DeliveryCalls, DeliveryFilter, DeliveryList } from "./deliveries.ts";
 export type { JobFilter, JobList, JobPage } from "./jobs.ts";
 export type { LogOptions } from "./logs.ts";
 export type { Conditional, Mutation } from "./resource.ts";
@@ -55,6 +70,7 @@ export type {
 } from "./sessions.ts";
 export type { CallOptions, ClientOptions } from "./transport.ts";
 export type { WatchOptions } from "./watch.ts";
+export type { WorkCalls, WorkFilter, WorkList } from "./work.ts";
 
 /** An artifact on its way. The bytes are the promised ones only when their SHA-256 is `artifact.sha256`. */
 export interface Download {
@@ -63,7 +79,7 @@ export interface Download {
 }
 
 /** The public API of one server. Works in Node and in browsers; every failure is an `ApiError`. */
-export interface Client extends AgentCalls, SessionCalls, ServerCalls, DeliveryCalls {
+export interface Client extends AgentCalls, SessionCalls, ServerCalls, DeliveryCalls, WorkCalls {
   submitJob(job: JobSubmission, options?: Mutation): Promise<JobView>;
   getJob(id: string, options?: CallOptions): Promise<JobView>;
   getJobSpec(id: string, options?: CallOptions): Promise<JobSpec>;
@@ -102,6 +118,7 @@ export function createClient(options: ClientOptions): Client {
     ...serverCalls(transport),
     ...agentCalls(transport, known),
     ...sessionCalls(transport, known),
+    ...workCalls(transport, known),
     ...deliveryCalls(transport),
     getJob,
     listAttempts,

@@ -1,4 +1,5 @@
 import type { DeliveryDetail, DeliveryState, DeliveryView } from "../wire/delivery.ts";
+import { type Pages, pages } from "./pages.ts";
 import type { CallOptions, Transport } from "./transport.ts";
 
 export interface DeliveryFilter extends CallOptions {
@@ -11,15 +12,8 @@ export interface DeliveryFilter extends CallOptions {
   readonly limit?: number | undefined;
 }
 
-export interface DeliveryPage {
-  readonly items: readonly DeliveryView[];
-  readonly next_page_token: string | null;
-}
-
-/** The deliveries that fit a filter, newest first: all of them by iterating, or page by page. */
-export interface DeliveryList extends AsyncIterable<DeliveryView> {
-  page(token?: string): Promise<DeliveryPage>;
-}
+/** Newest first. */
+export type DeliveryList = Pages<DeliveryView>;
 
 export interface DeliveryCalls {
   listDeliveries(filter?: DeliveryFilter): DeliveryList;
@@ -34,32 +28,14 @@ export interface DeliveryCalls {
 export function deliveryCalls(transport: Transport): DeliveryCalls {
   const pathOf = (id: string) => `/v1/deliveries/${encodeURIComponent(id)}`;
   return {
-    listDeliveries: (filter = {}) => listDeliveries(transport, filter),
+    listDeliveries: ({ state, session, destination, limit, signal } = {}) =>
+      pages(transport, { path: "/v1/deliveries", query: { state, session, destination, limit }, signal }),
     getDelivery: async (id, { signal } = {}) =>
       (await transport.json<DeliveryDetail>({ path: pathOf(id), signal })).value,
     redeliver: async (id, { idempotencyKey, signal } = {}) => {
       const headers = idempotencyKey === undefined ? {} : { "idempotency-key": idempotencyKey };
       const path = `${pathOf(id)}:redeliver`;
       return (await transport.json<DeliveryView>({ method: "POST", path, body: {}, headers, signal })).value;
-    },
-  };
-}
-
-function listDeliveries(transport: Transport, filter: DeliveryFilter): DeliveryList {
-  const { signal, state, session, destination, limit } = filter;
-  const page = async (token?: string): Promise<DeliveryPage> => {
-    const query = { state, session, destination, limit, page_token: token };
-    return (await transport.json<DeliveryPage>({ path: "/v1/deliveries", query, signal })).value;
-  };
-  return {
-    page,
-    async *[Symbol.asyncIterator]() {
-      let token: string | undefined;
-      do {
-        const { items, next_page_token } = await page(token);
-        yield* items;
-        token = next_page_token ?? undefined;
-      } while (token !== undefined);
     },
   };
 }

@@ -25,6 +25,7 @@ export const configKeys = {
   host: { name: "HOLDFAST_HOST", fallback: "127.0.0.1", read: read.host },
   port: { name: "HOLDFAST_PORT", fallback: "7717", read: read.port },
   operatorApi: { name: "HOLDFAST_OPERATOR_API", fallback: "false", read: read.yesOrNo },
+  drainDelay: { name: "HOLDFAST_DRAIN_DELAY", fallback: "0s", read: read.durationUpTo("5m") },
   callbackHost: { name: "HOLDFAST_CALLBACK_HOST", fallback: "127.0.0.1", read: read.host },
   callbackPort: { name: "HOLDFAST_CALLBACK_PORT", fallback: "7718", read: read.port },
   callbackUrl: { name: "HOLDFAST_CALLBACK_URL", read: read.httpUrl },
@@ -87,6 +88,8 @@ export const configKeys = {
   rate: { name: "HOLDFAST_RATE_LIMIT", fallback: "3000/10s", read: read.rate },
   streamsMax: { name: "HOLDFAST_STREAMS_MAX", fallback: "64", read: read.wholeNumber(1, 10_000) },
   queueMax: { name: "HOLDFAST_QUEUE_MAX", fallback: "1000", read: read.wholeNumber(1, 1_000_000) },
+  runsMax: { name: "HOLDFAST_RUNS_MAX", fallback: "32", read: read.wholeNumber(1, 100_000) },
+  sessionsMax: { name: "HOLDFAST_SESSIONS_MAX", fallback: "100", read: read.wholeNumber(1, 10_000) },
   artifactRetention: { name: "HOLDFAST_ARTIFACT_RETENTION", fallback: "30d", read: read.duration },
   logBytesMax: {
     name: "HOLDFAST_LOG_BYTES_MAX",
@@ -116,6 +119,8 @@ export const configKeys = {
   // Command line and client
   url: { name: "HOLDFAST_URL", read: read.httpUrl },
   token: { name: "HOLDFAST_TOKEN", secret: true, read: read.token },
+  context: { name: "HOLDFAST_CONTEXT", read: read.anyText },
+  configHome: { name: "XDG_CONFIG_HOME", read: read.path },
   noColor: { name: "NO_COLOR", read: read.present },
   terminal: { name: "TERM", read: read.anyText },
 } as const satisfies KeyTable;

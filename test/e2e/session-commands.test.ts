@@ -50,8 +50,8 @@ describe("holdfast agent and session", { concurrency: false }, () => {
     const changed = { ...file, spec: { ...file.spec, tries: 2 } };
     await writeFile(join(directory, "changed.yaml"), JSON.stringify(changed));
     assert.equal(await told("agent", "apply", "changed.yaml"), "agent notes changed, version 2\n");
-    assert.match(await told("agent", "get"), /^NAME +VERSION .*\nnotes +2 /);
-    const { items } = JSON.parse(await told("agent", "get", "-o", "json")) as { items: { name: string }[] };
+    assert.match(await told("get", "agents"), /^NAME +VERSION .*\nnotes +2 /);
+    const { items } = JSON.parse(await told("get", "agents", "-o", "json")) as { items: { name: string }[] };
     assert.deepEqual(
       items.map(({ name }) => name),
       ["notes"],
@@ -63,7 +63,7 @@ describe("holdfast agent and session", { concurrency: false }, () => {
     const wrong = await type("agent", "apply", "wrong.yaml");
     assert.equal(wrong.code, 2);
     assert.match(wrong.stderr, /wrong\.yaml:4:9: unknown field `comand`; did you mean `command`\?/);
-    assert.equal((await type("agent", "get", "nobody")).code, 3);
+    assert.equal((await type("get", "agents", "nobody")).code, 3);
   });
 
   test("a turn is followed to its reply; one that needs somebody ends with 12 and says what to type", async () => {
@@ -118,7 +118,7 @@ describe("holdfast agent and session", { concurrency: false }, () => {
   test("a copy has what was committed then, and goes on by itself", async () => {
     const copy = (await told("session", "fork", session, "--revision", "1")).trim();
     assert.match(await told("session", "send", copy, "list"), /\n1\. milk\n$/);
-    const { items } = JSON.parse(await told("session", "list", "--agent", "notes", "-o", "json")) as {
+    const { items } = JSON.parse(await told("get", "sessions", "--agent", "notes", "-o", "json")) as {
       items: SessionView[];
     };
     assert.deepEqual(
@@ -183,7 +183,7 @@ describe("holdfast agent and session", { concurrency: false }, () => {
       ["session", "send", session, "-"],
       ["session", "send", "xyz", "hello"],
       ["session", "set", session],
-      ["session", "list", "--state", "odd"],
+      ["get", "sessions", "--state", "odd"],
       ["session", "nothing"],
     ];
     const codes = await Promise.all(wrong.map(async (words) => (await type(...words)).code));

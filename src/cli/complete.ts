@@ -1,0 +1,57 @@
+import type { Command } from "commander";
+import { loaded } from "./lazy-command.ts";
+
+/**
+ * What could stand in the place of the last word of a line: commands, then flags, or the values of the flag
+ * before it. An empty list leaves the word to the shell, which knows files.
+ */
+export async function completions(program: Command, words: readonly string[]): Promise<string[]> {
+  const last = words.at(-1) ?? "";
+  let command = program;
+  for (const word of words.slice(0, -1)) {
+    const next = command.commands.find((one) => one.name() === word || one.aliases().includes(word));
+    if (next !== undefined) command = await loaded(next);
+  }
+  const flags = [...command.options, ...program.options].filter(({ hidden }) => !hidden);
+  const before = flags.find(({ long, short }) => [long, short].includes(words.at(-2)) && words.length > 1);
+  if (before !== undefined && (before.required || before.optional)) {
+    return fitting(before.argChoices ?? [], last);
+  }
+  if (last.startsWith("-")) return fitting([...flags.flatMap(({ long }) => long ?? []), "--help"], last);
+  return fitting(
+    command.commands.filter((one) => one.name() !== completerName).map((one) => one.name()),
+    last,
+  );
+}
+
+/** The command that the shells' scripts call. */
+export const completerName = "complete";
+
+const fitting = (all: readonly string[], beginning: string): string[] =>
+  [...new Set(all)].filter((one) => one.startsWith(beginning));
+
+export const shells = ["bash", "zsh", "fish"] as const;
+export type Shell = (typeof shells)[number];
+
+/** To be evaluated by the shell at its start. The words come from the program itself, so that they are never old. */
+export const completionScript: Readonly<Record<Shell, string>> = {
+  bash: `_holdfast() {
+  local IFS=$'\\n'
+  COMPREPLY=($(holdfast ${completerName} -- "\${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
+}
+complete -o default -F _holdfast holdfast
+`,
+  zsh: `_holdfast() {
+  local -a found
+  found=("\${(@f)$(holdfast ${completerName} -- "\${(@)words[2,CURRENT]}" 2>/dev/null)}")
+  if [[ -n "$found" ]]; then compadd -a found; else _files; fi
+}
+compdef _holdfast holdfast
+`,
+  fish: `function __holdfast_complete
+  set -l words (commandline -opc) (commandline -ct)
+  holdfast ${completerName} -- $words[2..] 2>/dev/null
+end
+complete -c holdfast -a '(__holdfast_complete)'
+`,
+};
