@@ -70,12 +70,13 @@ grant select, insert, update (revoked_at) on holdfast.tokens to holdfast_operato
 
 -- Who holds this token: one row while it is live, else none. Last use is kept to the minute, so that a busy
 -- token does not write a row for each request.
-create function holdfast.authenticate(hash bytea)
+create function holdfast.authenticate(hash bytea, p_deployment bigint)
   returns table (tenant_id text, principal_id uuid, principal_name text, token_id uuid, scopes text[], expires_at timestamptz)
   language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
   now timestamptz := holdfast.ledger_now();
 begin
+  perform holdfast.assert_deployment(p_deployment);
   return query
     select k.tenant_id, k.principal_id, p.name, k.token_id, k.scopes, least(k.expires_at, k.revoked_at)
     from holdfast.tokens k
@@ -88,14 +89,15 @@ begin
     and (k.last_used_at is null or k.last_used_at < now - interval '1 minute');
 end
 $$;
-grant execute on function holdfast.authenticate(bytea) to holdfast_gateway;
+grant execute on function holdfast.authenticate(bytea, bigint) to holdfast_gateway;
 
 -- The principal of somebody whom a trusted issuer vouches for, made at first sight: one row while tenant and
 -- principal are enabled, else none. It makes no tenant.
-create function holdfast.admit_subject(tenant text, name text, new_principal uuid)
+create function holdfast.admit_subject(tenant text, name text, new_principal uuid, p_deployment bigint)
   returns table (tenant_id text, principal_id uuid, principal_name text)
   language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 begin
+  perform holdfast.assert_deployment(p_deployment);
   return query
     select p.tenant_id, p.principal_id, p.name from holdfast.principals p join holdfast.tenants t using (tenant_id)
     where p.tenant_id = tenant and p.name = admit_subject.name and p.disabled_at is null and t.disabled_at is null;
@@ -112,4 +114,4 @@ begin
     where p.tenant_id = tenant and p.name = admit_subject.name and p.disabled_at is null and t.disabled_at is null;
 end
 $$;
-grant execute on function holdfast.admit_subject(text, text, uuid) to holdfast_gateway;
+grant execute on function holdfast.admit_subject(text, text, uuid, bigint) to holdfast_gateway;

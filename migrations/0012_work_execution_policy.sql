@@ -10,6 +10,8 @@
 --
 -- A process that knows nothing of a deadline would run past it. So both floors rise to 12, and this refuses to apply
 -- while an older process is alive or an item is in somebody's hands: stop them, let them drain, apply.
+--
+-- Drain first: work
 
 do $drain$
 declare
@@ -187,19 +189,6 @@ begin
 end
 $$;
 
-create function holdfast.assert_deployment(p_deployment bigint) returns void
-  language plpgsql stable security invoker set search_path = pg_catalog, pg_temp as $$
-declare
-  current_epoch bigint;
-begin
-  select s.deployment_epoch into strict current_epoch from holdfast.store s;
-  if p_deployment is distinct from current_epoch then
-    raise exception using errcode = 'HF004',
-      message = format('this process knows deployment epoch %s, the store is at %s', p_deployment, current_epoch);
-  end if;
-end
-$$;
-
 -- Accepts items of one version, in the transaction that calls it: it commits and vanishes with them. An identity that
 -- is known resolves to its row, whatever has become of it, before anything else is asked; another request under it is
 -- a conflict (HF014), and so is one whose two identities are of different rows.
@@ -213,6 +202,7 @@ declare
   before constant text := current_setting('holdfast.tenant', true);
   version holdfast.work_versions;
   instant timestamptz;
+  draining constant text := holdfast.draining('work');
   fresh uuid[];
   late boolean;
   item record;
@@ -231,7 +221,7 @@ begin
   end if;
   instant := holdfast.work_execution_now();
   total := json_array_length(p_items);
-  if version.retired_at is null then
+  if version.retired_at is null and draining is null then
     with accepted as (
       insert into holdfast.work_items (tenant_id, work_id, version_number, idempotency_key, fingerprint_schema, fingerprint, input,
         provider_key, circuit_key, queue, priority, accepted_at, due_at, attempts_max, retry_initial_microseconds,
@@ -279,7 +269,9 @@ begin
     end if;
     select * into by_id from holdfast.work_items w where w.tenant_id = p_tenant and w.work_id = item.id;
     select * into by_key from holdfast.work_items w where w.tenant_id = p_tenant and w.idempotency_key = item.key;
-    if by_id.work_id is null and by_key.work_id is null then
+    if by_id.work_id is null and by_key.work_id is null and draining is not null then
+      raise exception using errcode = 'HF017', message = format('no new work is admitted: %s', draining);
+    elsif by_id.work_id is null and by_key.work_id is null then
       raise exception using errcode = 'HF012', message = format('work %s version %s is retired', p_name, p_version);
     elsif by_id.work_id <> by_key.work_id then
       raise exception using errcode = 'HF014', message = format('item %s: its command id and its key belong to different work', item.n);
@@ -372,7 +364,7 @@ begin
   select t.tenant_id, t.resource_id, t.queue, t.epoch, 'recover' from taken t where t.work_state in ('permitted', 'cancel_pending');
 end
 $$;
-grant execute on function holdfast.claim_work(bigint, uuid, text[], integer, bigint), holdfast.assert_deployment(bigint) to holdfast_dispatcher;
+grant execute on function holdfast.claim_work(bigint, uuid, text[], integer, bigint) to holdfast_dispatcher;
 
 -- Takes an item out of its line until somebody puts it back.
 create function holdfast.suspend_item(p_tenant text, p_work uuid, p_reason text, p_by text, now timestamptz) returns void
@@ -1014,7 +1006,7 @@ begin
 end
 $$;
 
-grant execute on function holdfast.assert_deployment(bigint), holdfast.append_work_change(text, text, jsonb) to
+grant execute on function holdfast.append_work_change(text, text, jsonb) to
   holdfast_gateway, holdfast_producer, holdfast_worker, holdfast_operator;
 grant execute on function holdfast.is_attempt_plan(bigint[]) to
   holdfast_gateway, holdfast_producer, holdfast_worker, holdfast_operator;
@@ -1042,3 +1034,107 @@ grant execute on function holdfast.resume_work(text, uuid, text, text), holdfast
 grant execute on function holdfast.cancel_work(text, uuid, text, text), holdfast.work_is_unknown(text, uuid),
   holdfast.suspend_item(text, uuid, text, text, timestamptz),
   holdfast.finish_item(holdfast.leases_work, text, uuid, bigint, timestamptz, jsonb, text, text, timestamptz) to holdfast_gateway;
+
+-- What a tenant's own principals may do through the API with the scope for it: settle, release, requeue, suspend. The
+-- gateway acts for one tenant at a time, and each of these is a command of its ledger.
+grant execute on function
+  holdfast.work_cutoff(timestamptz, bigint, bigint, timestamptz), holdfast.work_closure(holdfast.work_items, integer, timestamptz),
+  holdfast.work_next_due(holdfast.work_items, integer, timestamptz), holdfast.rest_item(text, uuid, integer, timestamptz),
+  holdfast.observe_closure(holdfast.work_items, text, timestamptz),
+  holdfast.close_item(holdfast.leases_work, holdfast.work_items, text, uuid, bigint, timestamptz, text, text, timestamptz),
+  holdfast.prove_work(text, uuid, text, text, text, text, jsonb, bigint), holdfast.resume_work(text, uuid, text, text),
+  holdfast.suspend_work(text, uuid, text) to holdfast_gateway;
+grant update (execution_deadline_reached_at, execution_admission_closed_at, execution_admission_closed_reason)
+  on holdfast.work_items to holdfast_gateway;
+-- Whether a live process runs a version: nothing of what the process is.
+grant select (incarnation_id, seen_at, ended_at) on holdfast.incarnations to holdfast_gateway;
+
+-- The ones that people look for. Successes, which are nearly all, pay nothing for it.
+create index work_history_not_succeeded on holdfast.work_history (tenant_id, state, work_id) where state <> 'succeeded';
+
+-- The next rows below an id that a list has to look at, at most p_limit of them: of the table in which a state is the
+-- rarest. What a filter leaves of them is the caller's to say, so no page ever costs more than so many probes.
+create function holdfast.look_for_work(p_state text, p_before uuid, p_limit bigint) returns setof uuid
+  language plpgsql stable security invoker
+  set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+begin
+  if p_state is null then
+    return query
+      select w.work_id from holdfast.work_items w
+      where w.tenant_id = holdfast.current_tenant() and w.work_id < p_before order by w.work_id desc limit p_limit;
+  elsif p_state = 'suspended' then
+    return query
+      select s.work_id from holdfast.work_suspensions s
+      where s.tenant_id = holdfast.current_tenant() and s.ended_at is null and s.work_id < p_before
+      order by s.work_id desc limit p_limit;
+  elsif p_state = 'succeeded' then
+    return query
+      select h.work_id from holdfast.work_history h
+      where h.tenant_id = holdfast.current_tenant() and h.work_id < p_before order by h.work_id desc limit p_limit;
+  elsif p_state in ('succeeded_after_cancel_requested', 'failed', 'cancelled_before_effect') then
+    return query
+      select h.work_id from holdfast.work_history h
+      where h.tenant_id = holdfast.current_tenant() and h.state = p_state and h.state <> 'succeeded' and h.work_id < p_before
+      order by h.work_id desc limit p_limit;
+  else
+    return query
+      select l.resource_id from holdfast.leases_work l
+      where l.tenant_id = holdfast.current_tenant() and l.kind = 'work' and l.resource_id < p_before
+      order by l.resource_id desc limit p_limit;
+  end if;
+end
+$$;
+grant execute on function holdfast.look_for_work(text, uuid, bigint) to holdfast_gateway, holdfast_operator;
+
+-- Counts over all tenants for metrics: whether a circuit is open and why a result was late, and nothing of whose.
+create index work_circuits_opened on holdfast.work_circuits (opened_at) where opened_at is not null;
+create policy work_circuits_counted on holdfast.work_circuits for select to holdfast_dispatcher using (opened_at is not null);
+grant select (opened_at) on holdfast.work_circuits to holdfast_dispatcher;
+create policy work_observations_counted on holdfast.work_observations for select to holdfast_dispatcher using (true);
+grant select (reason) on holdfast.work_observations to holdfast_dispatcher;
+
+-- Finished work goes when its time has come, with everything that is said of it; an item of which a late result is
+-- still kept stays. Whatever a process believes, the sweep over all tenants sees nothing that ended within a day.
+create index work_history_age on holdfast.work_history using brin (finished_at);
+create policy work_history_expired on holdfast.work_history to holdfast_retention
+  using (finished_at < holdfast.work_execution_now() - interval '1 day');
+grant select (tenant_id, work_id, finished_at), delete on holdfast.work_history to holdfast_retention;
+grant select (work_id) on holdfast.work_observations to holdfast_retention;
+grant select (tenant_id, work_id), delete on
+  holdfast.work_items, holdfast.work_attempts, holdfast.work_proofs, holdfast.work_suspensions, holdfast.work_cancels to holdfast_retention;
+
+create function holdfast.remove_finished_work(p_keep bigint, p_skip bigint, p_limit bigint) returns table (removed bigint, kept bigint)
+  language plpgsql volatile security invoker set search_path = pg_catalog, pg_temp as $$
+declare
+  old record;
+  works uuid[];
+begin
+  removed := 0;
+  kept := 0;
+  for old in
+    select x.tenant_id, array_agg(x.work_id) as works
+    from (
+      select h.tenant_id, h.work_id from holdfast.work_history h
+      where h.finished_at < holdfast.work_execution_now() - holdfast.microseconds(p_keep)
+      offset p_skip limit p_limit
+    ) x
+    group by x.tenant_id
+  loop
+    perform set_config('holdfast.tenant', old.tenant_id, true);
+    works := array(
+      select u.id from unnest(old.works) as u (id)
+      where not exists (select from holdfast.work_observations o where o.tenant_id = old.tenant_id and o.work_id = u.id));
+    kept := kept + cardinality(old.works) - cardinality(works);
+    removed := removed + cardinality(works);
+    delete from holdfast.work_attempts a where a.tenant_id = old.tenant_id and a.work_id = any (works);
+    delete from holdfast.work_proofs p where p.tenant_id = old.tenant_id and p.work_id = any (works);
+    delete from holdfast.work_suspensions s where s.tenant_id = old.tenant_id and s.work_id = any (works);
+    delete from holdfast.work_cancels c where c.tenant_id = old.tenant_id and c.work_id = any (works);
+    delete from holdfast.work_items w where w.tenant_id = old.tenant_id and w.work_id = any (works);
+    delete from holdfast.work_history h where h.tenant_id = old.tenant_id and h.work_id = any (works);
+  end loop;
+  perform set_config('holdfast.tenant', '', true);
+  return next;
+end
+$$;
+grant execute on function holdfast.remove_finished_work(bigint, bigint, bigint) to holdfast_retention;

@@ -4,7 +4,7 @@ import { openKernel } from "../../test/support/kernel.ts";
 import { endIncarnation, liveIncarnations, registerIncarnation } from "./incarnation.store.ts";
 import { seconds } from "./time.ts";
 
-const schema = { minimum: 6, maximum: 7 };
+const schema = { minimum: 11, maximum: 12 };
 
 test("M5: a live process is listed with the schema versions that it understands, until it ends", async (t) => {
   const { db } = await openKernel(t);

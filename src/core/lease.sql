@@ -53,23 +53,26 @@ where l.kind = :kind and l.tenant_id = taken.tenant_id and l.resource_id = taken
 returning l.tenant_id, l.kind, l.resource_id, l.epoch, l.wake_at as expires_at;
 
 -- Extends what this holder still has, up to the lease's own limit if it has one, and shows that it is alive. `state` of each, by its place in the arrays:
--- `renewed`, `lost` (expired or taken), or `busy`: still held, but a transaction has the row locked, for which
+-- `renewed`, `lost` (expired or taken, or the holder's deployment epoch is over), or `busy`: still held, but a transaction has the row locked, for which
 -- the others must not wait.
 -- name: renewLeases :many
 with mine as (
   select * from unnest(:tenants::text[], :kinds::text[], :resources::uuid[], :epochs::bigint[])
     with ordinality as m(tenant_id, kind, resource_id, epoch, place)
+), fenced as (
+  select from holdfast.incarnations i, holdfast.store s
+  where i.incarnation_id = :holder and i.deployment_epoch <> s.deployment_epoch
 ), beat as (
   update holdfast.incarnations set seen_at = holdfast.ledger_now()
-  where incarnation_id = :holder and ended_at is null
+  where incarnation_id = :holder and ended_at is null and not exists (select from fenced)
 ), held as (
   select m.place, m.tenant_id, m.kind, m.resource_id from mine m
   join holdfast.leases l on l.tenant_id = m.tenant_id and l.kind = m.kind and l.resource_id = m.resource_id
-  where l.holder = :holder and l.epoch = m.epoch and l.wake_at > holdfast.ledger_now()
+  where l.holder = :holder and l.epoch = m.epoch and l.wake_at > holdfast.ledger_now() and not exists (select from fenced)
 ), free as (
   select m.place, m.tenant_id, m.kind, m.resource_id from mine m
   join holdfast.leases l on l.tenant_id = m.tenant_id and l.kind = m.kind and l.resource_id = m.resource_id
-  where l.holder = :holder and l.epoch = m.epoch and l.wake_at > holdfast.ledger_now()
+  where l.holder = :holder and l.epoch = m.epoch and l.wake_at > holdfast.ledger_now() and not exists (select from fenced)
   for no key update of l skip locked
 ), renewed as (
   update holdfast.leases l

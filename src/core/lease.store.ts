@@ -2,7 +2,7 @@ import { brandId, type IncarnationId, type TenantId } from "./ids.ts";
 import * as sql from "./lease.sql.ts";
 import { fenceOf, type HeldLease, type LeaseKind, type LeasePriority, leaseTime } from "./lease.ts";
 import { monotonicMs } from "./monotonic.ts";
-import { type Database, runAlone, type Transaction, transition } from "./postgres/transition.ts";
+import { type Database, type Transaction, transition } from "./postgres/transition.ts";
 import { type Instant, type Microseconds, toMilliseconds } from "./time.ts";
 
 /**
@@ -119,8 +119,7 @@ export async function deleteLease(tx: Transaction, lease: LeaseRef): Promise<voi
  * What a process still held becomes due at once instead of after the lease time. Only for one that is proven
  * to be over, or for oneself on the way out. Gives the number of leases.
  */
-export async function expireLeasesOf(db: Database, holder: IncarnationId): Promise<number> {
-  const expired = await runAlone(db, "dispatcher", sql.expireLeasesOf, { holder });
-  if (expired > 0) db.committed();
-  return expired;
+export function expireLeasesOf(db: Database, holder: IncarnationId): Promise<number> {
+  const scope = { role: "dispatcher", tenant: null, name: "expireLeasesOf" } as const;
+  return transition(db, scope, (tx) => tx.run(sql.expireLeasesOf, { holder }));
 }

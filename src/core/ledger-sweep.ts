@@ -3,7 +3,8 @@ import { advanceFloor, readExpiredPosition, removeChanges } from "./change.sql.t
 import { removeExpiredCommands } from "./command.sql.ts";
 import { type Loop, startLoop } from "./loop.ts";
 import { removeSettledPublications } from "./outbox.sql.ts";
-import { type Database, runAlone } from "./postgres/transition.ts";
+import type { Statement } from "./postgres/statement.ts";
+import { type Database, runAlone, transition } from "./postgres/transition.ts";
 import type { Microseconds } from "./time.ts";
 
 export interface LedgerRetention {
@@ -41,31 +42,37 @@ export function startLedgerSweep(options: {
 }
 
 export async function sweepLedger(
-  db: Pick<Database, "pools">,
+  db: Database,
   retention: LedgerRetention,
   signal: AbortSignal,
 ): Promise<void> {
   const retention_us = retention.commands;
   await repeated(signal, async () => {
-    const removed = await runAlone(db, "retention", removeExpiredCommands, { retention_us, batch });
+    const removed = await remove(db, removeExpiredCommands, { retention_us, batch });
     return BigInt(removed) === batch;
   });
   await repeated(signal, async () => {
     const asked = { retention_us: retention.deliveries, batch };
-    const removed = await runAlone(db, "retention", removeSettledPublications, asked);
+    const removed = await remove(db, removeSettledPublications, asked);
     return BigInt(removed) === batch;
   });
   await repeated(signal, async () => {
     const asked = { retention_us: retention.changes, batch };
     const { expired } = await runAlone(db, "dispatcher", readExpiredPosition, asked);
     if (expired === null) return false;
-    const moved = await runAlone(db, "retention", advanceFloor, { floor: expired });
+    const moved = await remove(db, advanceFloor, { floor: expired });
     return moved === 1;
   });
   await repeated(signal, async () => {
-    const removed = await runAlone(db, "retention", removeChanges, { batch });
+    const removed = await remove(db, removeChanges, { batch });
     return BigInt(removed) === batch;
   });
+}
+
+/** In a transition, so that a process of an older deployment removes nothing. */
+function remove<P>(db: Database, statement: Statement<P, never, "exec">, params: P): Promise<number> {
+  const scope = { role: "retention", tenant: null, name: "sweepLedger" } as const;
+  return transition(db, scope, (tx) => tx.run(statement, params));
 }
 
 /** While there is more. */

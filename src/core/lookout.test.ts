@@ -67,7 +67,7 @@ test("idle cost: a whole process asks at most once a second when nothing happens
   const holder = await registerIncarnation(db, {
     process: "idle",
     release: "test",
-    schema: { minimum: 7, maximum: 7 },
+    schema: { minimum: 12, maximum: 12 },
   });
   const keeper = startLeaseKeeper({ settings, holder, onError: fail });
   const lookout = startLookout({

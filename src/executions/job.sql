@@ -17,9 +17,6 @@ select count(*)::integer as "queued!" from (
 -- name: poolExists :one
 select exists (select s.pool from holdfast.slots s where s.pool = :pool) as "known!";
 
--- name: assertTenantAdmits :exec
-select holdfast.assert_tenant_admits();
-
 -- The same spec again is the same row.
 -- name: insertSpec :exec
 insert into holdfast.job_specs (tenant_id, spec_digest, spec)

@@ -53,16 +53,6 @@ export const poolExists = statement<PoolExistsParams, PoolExistsRow, "one">(
   `select exists (select s.pool from holdfast.slots s where s.pool = $1) as "known"`,
 );
 
-export type AssertTenantAdmitsParams = Record<string, never>;
-
-export const assertTenantAdmits = statement<AssertTenantAdmitsParams, never, "exec">(
-  "job.assertTenantAdmits",
-  "exec",
-  [],
-  [],
-  `select holdfast.assert_tenant_admits()`,
-);
-
 export interface InsertSpecParams {
   readonly digest: string;
   readonly spec: unknown;

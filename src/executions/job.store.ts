@@ -1,5 +1,6 @@
 import { canonicalDigest } from "../core/canonical.ts";
 import { appendChange } from "../core/change.sql.ts";
+import { assertKindAdmits } from "../core/drain.store.ts";
 import { HoldfastError } from "../core/errors.ts";
 import { brandId, type JobId, uuidv7 } from "../core/ids.ts";
 import { deleteLease, insertLease, lockLease, setLeasePriority } from "../core/lease.sql.ts";
@@ -8,7 +9,6 @@ import { formatInstant, type Instant } from "../core/time.ts";
 import type { JobPatch, JobSpec, JobState, JobSubmission, JobView } from "../wire/job.ts";
 import { failureOf } from "./attempt.ts";
 import {
-  assertTenantAdmits,
   cancelQueuedJob,
   countQueued,
   hastenExecution,
@@ -46,7 +46,7 @@ export async function submitJob(
 ): Promise<JobRow> {
   checkSizes(submission);
   const { metadata, spec } = submission;
-  await tx.run(assertTenantAdmits, {});
+  await assertKindAdmits(tx, "jobs");
   if (!(await admissionHasRoom(tx, queueMax))) {
     throw new HoldfastError("queue_full", `${queueMax} jobs are waiting already`, {
       retryAfterSeconds: queueFullRetrySeconds,

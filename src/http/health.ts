@@ -53,10 +53,16 @@ export function healthRoutes(
     },
     async () => {
       const { db, installation, role = "gateway" } = options;
-      await checkCompatibility(db.pools.of(role), {
+      const store = await checkCompatibility(db.pools.of(role), {
         purpose: "write",
         ...(installation === null ? {} : { installation }),
       });
+      if (store.deploymentEpoch !== db.deploymentEpoch) {
+        throw new HoldfastError(
+          "deployment_fenced",
+          `the store is at deployment epoch ${store.deploymentEpoch}, this process is of ${db.deploymentEpoch}`,
+        );
+      }
       const loops = options.progress();
       const stuck = loops.filter((loop) => !loop.progressing);
       if (stuck.length > 0) {

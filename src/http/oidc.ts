@@ -35,7 +35,7 @@ const compactToken = /^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$/;
 
 /** Bearer tokens of an OpenID Connect issuer: JSON Web Tokens that are checked here, with the issuer's keys. */
 export async function oidcAuthenticator(
-  db: Pick<Database, "pools">,
+  db: Pick<Database, "pools" | "deploymentEpoch">,
   settings: OidcSettings,
   egress: Egress,
 ): Promise<Authenticator> {
@@ -63,7 +63,12 @@ export async function oidcAuthenticator(
   }
 
   const admit = (tenant: string, name: string) =>
-    runAlone(db, "gateway", admitSubject, { tenant, name, new_principal: uuidv7() });
+    runAlone(db, "gateway", admitSubject, {
+      tenant,
+      name,
+      new_principal: uuidv7(),
+      deployment_epoch: db.deploymentEpoch,
+    });
 
   return {
     kind: "oidc",

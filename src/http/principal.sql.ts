@@ -4,6 +4,7 @@ import type { Instant } from "../core/time.ts";
 
 export interface AuthenticateParams {
   readonly hash: Buffer;
+  readonly deployment_epoch: bigint;
 }
 
 export interface AuthenticateRow {
@@ -18,17 +19,18 @@ export interface AuthenticateRow {
 export const authenticate = statement<AuthenticateParams, AuthenticateRow, "maybe">(
   "principal.authenticate",
   "maybe",
-  ["hash"],
-  ["plain"],
+  ["hash","deployment_epoch"],
+  ["plain","plain"],
   `select tenant_id as "tenant_id", principal_id as "principal_id", principal_name as "principal_name",
   token_id as "token_id", scopes as "scopes", expires_at as "expires_at"
-from holdfast.authenticate($1)`,
+from holdfast.authenticate($1, $2)`,
 );
 
 export interface AdmitSubjectParams {
   readonly tenant: string;
   readonly name: string;
   readonly new_principal: string;
+  readonly deployment_epoch: bigint;
 }
 
 export interface AdmitSubjectRow {
@@ -41,8 +43,8 @@ export interface AdmitSubjectRow {
 export const admitSubject = statement<AdmitSubjectParams, AdmitSubjectRow, "maybe">(
   "principal.admitSubject",
   "maybe",
-  ["tenant","name","new_principal"],
-  ["plain","plain","plain"],
+  ["tenant","name","new_principal","deployment_epoch"],
+  ["plain","plain","plain","plain"],
   `select tenant_id as "tenant_id", principal_id as "principal_id", principal_name as "principal_name"
-from holdfast.admit_subject($1, $2, $3)`,
+from holdfast.admit_subject($1, $2, $3, $4)`,
 );

@@ -3,6 +3,9 @@ import { type Database, runAlone } from "../core/postgres/transition.ts";
 import { authenticate as authenticateRow } from "./principal.sql.ts";
 import { type Authenticator, bearerOf, type Principal, tokenHashOf, unauthenticated } from "./principal.ts";
 
+/** A request that an older deployment has let in is refused before it is known whose it is. */
+type KnownDeployment = Pick<Database, "pools" | "deploymentEpoch">;
+
 /** Whoever an Authorization header proves, by the first of these that knows its kind; or `unauthenticated`. */
 export async function authenticate(
   authenticators: readonly Authenticator[],
@@ -26,7 +29,7 @@ export async function isLive(
 }
 
 /** Our own tokens. Nothing is cached: a revocation counts at once. */
-export function tokenAuthenticator(db: Pick<Database, "pools">): Authenticator {
+export function tokenAuthenticator(db: KnownDeployment): Authenticator {
   return {
     kind: "token",
     async authenticate(bearer) {
@@ -41,8 +44,11 @@ export function tokenAuthenticator(db: Pick<Database, "pools">): Authenticator {
 }
 
 /** Null when no live token has this digest. */
-export async function principalOf(db: Pick<Database, "pools">, tokenHash: Buffer): Promise<Principal | null> {
-  const row = await runAlone(db, "gateway", authenticateRow, { hash: tokenHash });
+export async function principalOf(db: KnownDeployment, tokenHash: Buffer): Promise<Principal | null> {
+  const row = await runAlone(db, "gateway", authenticateRow, {
+    hash: tokenHash,
+    deployment_epoch: db.deploymentEpoch,
+  });
   if (row === undefined) return null;
   return {
     kind: "token",

@@ -7,7 +7,7 @@ import type { Authenticator } from "../http/principal.ts";
 /** Who else than our own tokens says who somebody is. */
 export async function openAuthenticators(
   config: Config,
-  db: Pick<Database, "pools">,
+  db: Pick<Database, "pools" | "deploymentEpoch">,
 ): Promise<readonly Authenticator[]> {
   const issuer = config.oidcIssuer;
   if (issuer === null) return [];

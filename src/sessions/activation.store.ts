@@ -1,5 +1,6 @@
 import { canonicalDigest } from "../core/canonical.ts";
 import { appendChange } from "../core/change.sql.ts";
+import { assertKindAdmits } from "../core/drain.store.ts";
 import { HoldfastError } from "../core/errors.ts";
 import { uuidv7 } from "../core/ids.ts";
 import type { Transaction } from "../core/postgres/transition.ts";
@@ -8,7 +9,6 @@ import { type ActivationView, activationLimits } from "../wire/activation.ts";
 import type { RequiredAction } from "../wire/agent-protocol.ts";
 import * as sql from "./activation.sql.ts";
 import { type ActivationState, decideCancellation } from "./activation.ts";
-import { assertTenantAdmits } from "./agent.sql.ts";
 import { assertAdmits } from "./session.ts";
 import { intentOf, lockSession, makeDue, type SessionRow, sessionKind } from "./session-row.store.ts";
 
@@ -47,7 +47,7 @@ export async function admitActivation(
     if (there.content_digest === digest) return { activation: there, admitted: false };
     throw new HoldfastError("conflict", `activation ${id} was admitted with other content`);
   }
-  await tx.run(assertTenantAdmits, {});
+  await assertKindAdmits(tx, "activations");
   assertAdmits(intentOf(row));
   const { unfinished } = await tx.run(sql.countUnfinished, { session, queue_max: BigInt(admit.queueMax) });
   if (unfinished >= admit.queueMax) {

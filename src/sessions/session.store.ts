@@ -1,10 +1,11 @@
+import { assertKindAdmits } from "../core/drain.store.ts";
 import { HoldfastError } from "../core/errors.ts";
 import { uuidv7 } from "../core/ids.ts";
 import { type Labels, labelFaults, mergeLabels, refuseFaults, sameLabels } from "../core/labels.ts";
 import type { Transaction } from "../core/postgres/transition.ts";
 import type { Instant } from "../core/time.ts";
 import { cancelUnfinished, resumeWaiting } from "./activation.store.ts";
-import { assertTenantAdmits, keepAgent } from "./agent.sql.ts";
+import { keepAgent } from "./agent.sql.ts";
 import { getAgentByName, getTemplate, type Precondition } from "./agent.store.ts";
 import { forkRevision, setFirstHead } from "./bundle-revision.sql.ts";
 import * as sql from "./session.sql.ts";
@@ -39,7 +40,7 @@ export interface NewSession {
 export async function createSession(tx: Transaction, create: NewSession): Promise<SessionRow> {
   const labels = create.labels ?? {};
   refuseFaults(labelFaults(labels, "/labels"));
-  await tx.run(assertTenantAdmits, {});
+  await assertKindAdmits(tx, "sessions");
   const { agent_id: agent, version: newest, runtime } = await getAgentByName(tx, create.agent);
   if ((await tx.run(keepAgent, { agent })) === undefined) {
     throw new HoldfastError("not_found", "there is no such agent");

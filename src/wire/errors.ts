@@ -116,6 +116,12 @@ export const errorCatalogue = {
     true,
   ),
   unavailable: entry(503, "The server cannot answer now", "Wait for `Retry-After` seconds.", true),
+  draining: entry(
+    503,
+    "Nothing new of this kind is admitted now",
+    "Wait for `Retry-After` seconds; `detail` has the operator's reason. What was admitted goes on.",
+    true,
+  ),
 
   // Fences and storage rules
   fenced: entry(
@@ -216,6 +222,11 @@ export const errorCatalogue = {
     403,
     "This needs the owner of the schema",
     "Connect as a login that may SET ROLE holdfast_owner; `holdfast schema roles` makes the roles.",
+  ),
+  processes_alive: entry(
+    409,
+    "Live processes would be left behind",
+    "Stop the processes that `detail` names, wait two minutes if they could not say goodbye, then try again.",
   ),
   installation_mismatch: entry(
     503,

@@ -83,10 +83,10 @@ test("M1: a migration that fails leaves nothing of itself, and says where it fai
     applySchema(client, { migrations: [first, broken] }),
     (error) => isHoldfastError(error, "migration_failed") && error.detail.startsWith("0002_broken line 3: "),
   );
-  assert.deepEqual(await tables(client), ["first", "schema_migrations"]);
+  assert.deepEqual(await tables(client), ["first", "schema_migrations", "schema_online_steps"]);
 
   await applySchema(client, { migrations: [first, second] });
-  assert.deepEqual(await tables(client), ["first", "schema_migrations", "second"]);
+  assert.deepEqual(await tables(client), ["first", "schema_migrations", "schema_online_steps", "second"]);
 });
 
 test("M1: two that apply at once take turns, and each migration runs once", async (t) => {
@@ -114,7 +114,7 @@ test("M1: a connection killed in the middle of a migration leaves nothing, and t
     "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep'",
   );
   await cut;
-  assert.deepEqual(await tables(admin), ["first", "schema_migrations"]);
+  assert.deepEqual(await tables(admin), ["first", "schema_migrations", "schema_online_steps"]);
 
   const result = await applySchema(await connect(t, owner), { migrations: [first, second] });
   assert.deepEqual(result.applied, [second]);

@@ -21,7 +21,7 @@ async function columnsOf(client: Client): Promise<ReadonlyMap<string, string>> {
   const { rows } = await client.query<{ table: string; columns: string }>(
     `select c.relname as table, string_agg(quote_ident(a.attname), ', ' order by a.attnum) as columns
      from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
-     where c.relnamespace = 'holdfast'::regnamespace and c.relkind = 'r' and c.relname <> 'schema_migrations'
+     where c.relnamespace = 'holdfast'::regnamespace and c.relkind = 'r' and not starts_with(c.relname, 'schema_')
      group by 1 order by 1`,
   );
   return new Map(rows.map(({ table, columns }) => [table, columns]));

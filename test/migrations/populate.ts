@@ -83,6 +83,9 @@ export async function populateSchema6(
     "insert into holdfast.swept_sandboxes (tenant_id, name, uid, runtime, epoch, reason) values ($1, 'hf-x', 'u', 'process', 1, 'unknown')",
     [tenant],
   );
+  await client.query(
+    "insert into holdfast.drains (kind, reason) values ('sessions', 'a rehearsal') on conflict do nothing",
+  );
   return { sandbox, job: running };
 }
 

@@ -9,7 +9,7 @@ import { microseconds } from "../../src/core/time.ts";
 const settings = JSON.parse(process.argv[2] ?? "") as ConnectionSettings;
 const leaseUs = microseconds(1_000_000n);
 const db = { pools: openPools({ settings, name: "child" }), deploymentEpoch: 1n, committed: () => undefined };
-const schema = { minimum: 7, maximum: 7 };
+const schema = { minimum: 12, maximum: 12 };
 const holder = await registerIncarnation(db, { process: "child", release: "test", schema });
 const keeper = startLeaseKeeper({
   settings,

@@ -35,7 +35,7 @@ async function keeping(
   options: { stallMs?: number; settings?: Kernel["settings"]; leases?: number; lease?: typeof leaseUs } = {},
 ) {
   const { stallMs = 20_000, settings = kernel.settings, leases = 1, lease = leaseUs } = options;
-  const schema = { minimum: 7, maximum: 7 };
+  const schema = { minimum: 12, maximum: 12 };
   const holder = await registerIncarnation(kernel.db, { process: "test", release: "test", schema });
   const errors: Error[] = [];
   const lost: TimedLease[] = [];

@@ -36,6 +36,9 @@ const bySqlstate: Readonly<Record<string, ErrorCode>> = {
   HF014: "idempotency_conflict",
   HF015: "conflict",
   HF016: "admission_closed",
+  HF017: "draining",
+  HF018: "processes_alive",
+  HF019: "schema_incompatible",
 };
 
 /** Named constraints that a caller can run into. Any other violated constraint is a fault of ours: `internal`. */
@@ -59,6 +62,8 @@ const byConstraint: Readonly<Record<string, ErrorCode>> = {
 };
 
 const retryable = new Set(["40001", "40P01"]);
+/** A drain lasts for minutes: whoever is refused needn't ask each second. */
+const drainRetrySeconds = 30;
 /** The server or the way to it went away; whether a commit happened is unknown. */
 const unavailable = /^(08...|57P0[1-5]|53...)$/;
 
@@ -88,7 +93,10 @@ export function translate(error: unknown): unknown {
   }
   const code =
     bySqlstate[error.code] ?? (error.constraint === undefined ? undefined : byConstraint[error.constraint]);
-  if (code !== undefined) return new HoldfastError(code, error.message, { cause: error });
+  if (code !== undefined) {
+    const again = code === "draining" ? { retryAfterSeconds: drainRetrySeconds } : {};
+    return new HoldfastError(code, error.message, { cause: error, ...again });
+  }
   if (retryable.has(error.code) || unavailable.test(error.code)) {
     return new HoldfastError("unavailable", "the database did not finish the transaction", {
       cause: error,

@@ -13,7 +13,7 @@ export interface AppliedMigration {
   readonly appliedBy: string;
 }
 
-/** The engine's own table, made before the first migration. */
+/** The engine's own tables, made before the first migration. */
 export const historyTable = `create schema if not exists holdfast;
 create table if not exists holdfast.schema_migrations (
   version integer primary key,
@@ -23,6 +23,14 @@ create table if not exists holdfast.schema_migrations (
   applied_by text not null default session_user,
   duration_us bigint not null
     default extract(epoch from pg_catalog.clock_timestamp() - pg_catalog.transaction_timestamp()) * 1000000
+);
+create table if not exists holdfast.schema_online_steps (
+  name text primary key,
+  checksum text not null constraint schema_online_steps_checksum check (checksum ~ '^[0-9a-f]{64}$'),
+  tries integer not null default 1,
+  started_at timestamptz not null default pg_catalog.clock_timestamp(),
+  finished_at timestamptz,
+  applied_by text not null default session_user
 );`;
 
 /** The statement that records a migration, in the migration's own transaction. */
