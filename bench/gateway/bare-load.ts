@@ -51,7 +51,10 @@ async function load(n: number): Promise<void> {
         if (isBytes(value)) return Buffer.from(value.hex === owner.hash ? self.hash : value.hex, "hex");
         return typeof value === "string" ? (ids.get(value) ?? value) : value;
       });
-      await (name === null ? client.query(text) : client.query({ name, text, values: own }));
+      // What opens a transaction has its values in its text; of those the tenant alone is somebody's.
+      await (name === null
+        ? client.query(text.replaceAll(`'${owner.tenant}'`, `'${self.tenant}'`))
+        : client.query({ name, text, values: own }));
     }
     delays.push(performance.now() - started);
   }

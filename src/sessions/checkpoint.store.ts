@@ -3,7 +3,7 @@ import { underLease } from "../core/lease.store.ts";
 import type { HeldLease } from "../core/lease.ts";
 import { type Database, transition, view } from "../core/postgres/transition.ts";
 import * as sql from "./run.sql.ts";
-import { recordEvent } from "./run.store.ts";
+import { giveRoom, recordEvent } from "./run.store.ts";
 
 export interface Commit {
   /** The activation's own id. */
@@ -15,7 +15,7 @@ export interface Commit {
 }
 
 /**
- * The checkpoint: all six of it in one transaction and one exchange, or nothing (S7). Of any number that compete for
+ * The checkpoint: all six of it in one exchange of one transaction, or nothing (S7). Of any number that compete for
  * one head, one moves it; the others are `conflict`, or `fenced` when another holds the session's lease. The same
  * commit again under the same lease gives the same revision.
  */
@@ -30,6 +30,7 @@ export function commitCheckpoint(db: Database, lease: HeldLease, commit: Commit)
       expected_head: commit.expectedHead,
       destinations: [...commit.destinations],
     });
+    await giveRoom(tx);
     return revision;
   });
 }

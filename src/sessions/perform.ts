@@ -11,7 +11,7 @@ import { candidateFault } from "./candidate.ts";
 import { commitCheckpoint, readProposedCandidate, recordVerified } from "./checkpoint.store.ts";
 import type { SessionAttendance } from "./context.ts";
 import { readOutput } from "./output.store.ts";
-import { hastenNext, type Move, moveActivation, planAgain, rest, startRun } from "./run.store.ts";
+import { type Move, moveActivation, planAgain, rest, startRun } from "./run.store.ts";
 
 /** Do one step: the outside first, then the record under the fence. `done`: the lease is given up. */
 export async function perform(
@@ -56,7 +56,6 @@ export async function perform(
     case "commit": {
       const { uid, destinations } = step.activation;
       await commitCheckpoint(db, lease, { uid, expectedHead: view.head, destinations });
-      await hastenNext(db, lease);
       return "again";
     }
     case "wait":

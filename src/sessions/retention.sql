@@ -19,11 +19,6 @@ where r.tenant_id = holdfast.current_tenant() and r.session_id = :session and r.
 update holdfast.bundle_revisions set removed_at = holdfast.ledger_now()
 where tenant_id = holdfast.current_tenant() and session_id = :session and removed_at is null;
 
--- name: touchActivation :one
-update holdfast.activations set resource_version = resource_version + 1
-where tenant_id = holdfast.current_tenant() and activation_uid = :uid
-returning session_id, activation_id, resource_version;
-
 -- Of a tenant's removals of bundles, one is recorded at a time.
 -- name: lockRemovals :exec
 select pg_advisory_xact_lock(hashtextextended('holdfast bundles ' || holdfast.current_tenant(), 0));

@@ -57,26 +57,6 @@ export const markBundlesRemoved = statement<MarkBundlesRemovedParams, never, "ex
 where tenant_id = holdfast.current_tenant() and session_id = $1 and removed_at is null`,
 );
 
-export interface TouchActivationParams {
-  readonly uid: string;
-}
-
-export interface TouchActivationRow {
-  readonly session_id: string;
-  readonly activation_id: string;
-  readonly resource_version: bigint;
-}
-
-export const touchActivation = statement<TouchActivationParams, TouchActivationRow, "one">(
-  "retention.touchActivation",
-  "one",
-  ["uid"],
-  ["plain"],
-  `update holdfast.activations set resource_version = resource_version + 1
-where tenant_id = holdfast.current_tenant() and activation_uid = $1
-returning session_id, activation_id, resource_version`,
-);
-
 export type LockRemovalsParams = Record<string, never>;
 
 /** Of a tenant's removals of bundles, one is recorded at a time. */

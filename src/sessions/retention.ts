@@ -6,6 +6,7 @@ import { markLogArchiveRemoved, readLogArchive } from "../sandboxes/log-archive.
 import { type Removal, type Retention, underRetention } from "../sandboxes/retention.ts";
 import * as sql from "./retention.sql.ts";
 import { bundleQueue, outputQueue } from "./retention.store.ts";
+import { recordEvent } from "./run.store.ts";
 
 /** Deletes the bundles of deleted sessions, and output whose retention has ended; a tombstone of each stays. */
 export const sessionRemovals: ReadonlyMap<string, Removal> = new Map([
@@ -55,21 +56,7 @@ async function removeOutput({ db, blobs }: Retention, lease: HeldLease, signal: 
   if (archive !== undefined && archive.removed_at === null) await blobs.remove(archive.blob_key, signal);
   await underRetention(db, lease, "markLogRemoved", async (tx) => {
     if (await markLogArchiveRemoved(tx, owner)) {
-      const {
-        session_id,
-        activation_id,
-        resource_version: version,
-      } = await tx.run(sql.touchActivation, {
-        uid,
-      });
-      await tx.run(appendChange, {
-        kind: "activation",
-        resource: uid,
-        root: session_id,
-        version,
-        operation: "log.removed",
-        body: { session_id, activation_id },
-      });
+      await recordEvent(tx, uid, "log.removed", {});
     }
     await deleteLease(tx, lease);
   });

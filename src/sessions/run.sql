@@ -88,10 +88,16 @@ set state = :state, finished_at = holdfast.ledger_now(), failure_code = :failure
 where tenant_id = holdfast.current_tenant() and activation_uid = :uid;
 
 -- Every change of an activation moves its version; the row is locked from here to commit.
--- name: touchActivation :one
-update holdfast.activations set resource_version = resource_version + 1
-where tenant_id = holdfast.current_tenant() and activation_uid = :uid
-returning session_id, activation_id, resource_version;
+-- name: recordEvent :exec
+with moved as (
+  update holdfast.activations set resource_version = resource_version + 1
+  where tenant_id = holdfast.current_tenant() and activation_uid = :uid
+  returning session_id, activation_id, activation_uid, resource_version
+)
+insert into holdfast.resource_changes (tenant_id, kind, resource_id, root_id, resource_version, operation, body)
+select holdfast.current_tenant(), 'activation', m.activation_uid, m.session_id, m.resource_version, :operation,
+  jsonb_build_object('session_id', m.session_id, 'activation_id', m.activation_id) || :details::jsonb
+from moved m;
 
 -- The bytes are in the store, with the promised length and digest.
 -- name: verifyCandidate :exec

@@ -235,25 +235,27 @@ set state = $1, finished_at = holdfast.ledger_now(), failure_code = $2, failure_
 where tenant_id = holdfast.current_tenant() and activation_uid = $4`,
 );
 
-export interface TouchActivationParams {
+export interface RecordEventParams {
   readonly uid: string;
-}
-
-export interface TouchActivationRow {
-  readonly session_id: string;
-  readonly activation_id: string;
-  readonly resource_version: bigint;
+  readonly operation: string;
+  readonly details: unknown;
 }
 
 /** Every change of an activation moves its version; the row is locked from here to commit. */
-export const touchActivation = statement<TouchActivationParams, TouchActivationRow, "one">(
-  "run.touchActivation",
-  "one",
-  ["uid"],
-  ["plain"],
-  `update holdfast.activations set resource_version = resource_version + 1
-where tenant_id = holdfast.current_tenant() and activation_uid = $1
-returning session_id, activation_id, resource_version`,
+export const recordEvent = statement<RecordEventParams, never, "exec">(
+  "run.recordEvent",
+  "exec",
+  ["uid","operation","details"],
+  ["plain","plain","json"],
+  `with moved as (
+  update holdfast.activations set resource_version = resource_version + 1
+  where tenant_id = holdfast.current_tenant() and activation_uid = $1
+  returning session_id, activation_id, activation_uid, resource_version
+)
+insert into holdfast.resource_changes (tenant_id, kind, resource_id, root_id, resource_version, operation, body)
+select holdfast.current_tenant(), 'activation', m.activation_uid, m.session_id, m.resource_version, $2,
+  jsonb_build_object('session_id', m.session_id, 'activation_id', m.activation_id) || $3::jsonb
+from moved m`,
 );
 
 export interface VerifyCandidateParams {

@@ -1,4 +1,3 @@
-import { appendChange } from "../core/change.sql.ts";
 import { HoldfastError } from "../core/errors.ts";
 import { brandId, type SandboxId, type TenantId, uuidv7 } from "../core/ids.ts";
 import { deleteLease, returnLease, underLease } from "../core/lease.store.ts";
@@ -17,12 +16,7 @@ import { getTemplate } from "./agent.store.ts";
 import { runPlanOf } from "./agent.ts";
 import { scheduleRemoval } from "./retention.store.ts";
 import * as sql from "./run.sql.ts";
-import {
-  countRuns,
-  hastenNext as hastenNextRow,
-  lockRoom,
-  lockSession as lockSessionRow,
-} from "./session.sql.ts";
+import { countRuns, hastenNext, lockRoom, lockSession as lockSessionRow } from "./session.sql.ts";
 import { observeSession } from "./session.store.ts";
 import type { ObservedState } from "./session.ts";
 import { getSession, intentOf, makeDue, type SessionRow } from "./session-row.store.ts";
@@ -96,15 +90,8 @@ export async function recordEvent(
   operation: string,
   details: Readonly<Record<string, unknown>>,
 ): Promise<void> {
-  const { session_id, activation_id, resource_version } = await tx.run(sql.touchActivation, { uid });
-  await tx.run(appendChange, {
-    kind: "activation",
-    resource: uid,
-    root: session_id,
-    version: resource_version,
-    operation,
-    body: { session_id, activation_id, ...details },
-  });
+  const recorded = await tx.run(sql.recordEvent, { uid, operation, details });
+  if (recorded !== 1) throw new HoldfastError("not_found", "there is no such activation");
 }
 
 /** Each step of the sandboxes of an activation, under the lease of its session, or of itself after its end. */
@@ -124,8 +111,11 @@ export function activationRecords(db: Database, lease: HeldLease, uid: () => str
   });
 }
 
-/** What a session without room waits, unless a run of its tenant ends before. */
-const roomAgainUs = seconds(2);
+/**
+ * What a session without room waits, unless it is woken before: by the end of a run of its tenant, or by the start of
+ * one that leaves room. Only what was woken and then cancelled can keep the others waiting for so long.
+ */
+const roomAgainUs = seconds(60);
 
 /**
  * Begins a run from the present head with the template that is wanted now (G10), when the tenant has room: number,
@@ -159,6 +149,7 @@ export function startRun(
     const run = { uid: activation.uid, id: activation.id, tries, ordinal: 1, installation };
     await planRunSandbox(tx, lease, session, run, null);
     await observeSession(tx, session, { generation: session.generation, state: "running" });
+    if (running + 1 < start.runsMax) await tx.run(hastenNext, { now: tx.now });
     return "started";
   });
 }
@@ -271,22 +262,17 @@ export function moveActivation(
       const retry_at = actual.to === "queued" ? actual.at : null;
       await tx.run(sql.moveActivation, { uid, state: actual.to, retry_at, ...named });
     }
-    if (actual.to !== "committing") await hasten(tx);
+    if (actual.to !== "committing") await giveRoom(tx);
     if (ends || actual.to === "waiting") await makeDue(tx, activationKind, uid, session.runtime);
     await recordEvent(tx, uid, operations[actual.to], failure === null ? {} : { failure });
     return actual.to;
   });
 }
 
-/** One of the tenant's sessions that found no room may try again at once. */
-async function hasten(tx: Transaction): Promise<void> {
+/** A run ended: one of the tenant's sessions that found no room may try again at once. */
+export async function giveRoom(tx: Transaction): Promise<void> {
   await tx.run(lockRoom, {});
-  await tx.run(hastenNextRow, { now: tx.now });
-}
-
-/** The same after a checkpoint, which is one exchange of its own. Should it be lost, the pause ends by itself. */
-export function hastenNext(db: Database, lease: HeldLease): Promise<void> {
-  return underLease(db, lease, "hastenNext", hasten);
+  await tx.run(hastenNext, { now: tx.now });
 }
 
 /**

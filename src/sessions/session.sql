@@ -77,11 +77,15 @@ select count(*)::integer as "running!" from (
   limit :runs_max
 ) running;
 
--- A run ended, so one of the tenant's sessions that found no room may try again at once.
+-- There is room for a run, so the session of the tenant that has waited for it longest may try again at once. One that
+-- waits for its next try waits on. Call it under lockRoom.
 -- name: hastenNext :exec
 update holdfast.leases l
 set due_at = :now, wake_at = :now
 where l.tenant_id = holdfast.current_tenant() and l.kind = 'session' and l.resource_id = (
   select n.resource_id from holdfast.leases n
   where n.tenant_id = holdfast.current_tenant() and n.kind = 'session' and n.holder is null and n.wake_at > :now
+    and not exists (
+      select from holdfast.activations a
+      where a.tenant_id = n.tenant_id and a.session_id = n.resource_id and a.state = 'queued' and a.retry_at > :now)
   order by n.wake_at limit 1 for update skip locked);

@@ -247,7 +247,10 @@ export interface HastenNextParams {
   readonly now: Instant;
 }
 
-/** A run ended, so one of the tenant's sessions that found no room may try again at once. */
+/**
+ * There is room for a run, so the session of the tenant that has waited for it longest may try again at once. One that
+ * waits for its next try waits on. Call it under lockRoom.
+ */
 export const hastenNext = statement<HastenNextParams, never, "exec">(
   "session.hastenNext",
   "exec",
@@ -258,5 +261,8 @@ set due_at = $1, wake_at = $1
 where l.tenant_id = holdfast.current_tenant() and l.kind = 'session' and l.resource_id = (
   select n.resource_id from holdfast.leases n
   where n.tenant_id = holdfast.current_tenant() and n.kind = 'session' and n.holder is null and n.wake_at > $1
+    and not exists (
+      select from holdfast.activations a
+      where a.tenant_id = n.tenant_id and a.session_id = n.resource_id and a.state = 'queued' and a.retry_at > $1)
   order by n.wake_at limit 1 for update skip locked)`,
 );

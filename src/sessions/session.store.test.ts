@@ -157,34 +157,45 @@ test("an agent with a session is not deleted, and one that is has its name free 
   await turns.agent("taken");
 });
 
-test("of a tenant no more activations are at work at once than its bound, and the next begins when one ends", async () => {
+test("of a tenant no more activations are at work at once than its bound; each end wakes the one that waited longest", async () => {
   const agent = await turns.agent();
-  const sessions = [await turns.session(agent), await turns.session(agent), await turns.session(agent)];
-  const held = [];
-  for (const session of sessions) {
-    await turns.admit(session);
-    held.push(await turns.claim(session));
-  }
   const world = { runsMax: 2 };
-  await Promise.all(held.map((lease) => turns.step(lease, world)));
-  const running = () =>
-    kernel.ask<{ session_id: string }>("select session_id from holdfast.activations where state = 'running'");
-  assert.equal((await running()).length, 2);
-  const begun = new Set((await running()).map(({ session_id }) => session_id));
-  const one = held.find(({ resource }) => begun.has(resource));
-  const waiting = sessions.find((session) => !begun.has(session));
-  assert.ok(one && waiting);
+  const held = [];
+  for (let n = 0; n < 4; n += 1) {
+    const session = await turns.session(agent);
+    await turns.admit(session);
+    const lease = await turns.claim(session);
+    held.push(lease);
+    await turns.step(lease, world);
+  }
+  const [one, two, third, fourth] = held;
+  assert.ok(one && two && third && fourth);
+  const states = () =>
+    kernel.ask<{ state: string }>(
+      "select state from holdfast.activations where session_id = any ($1) order by array_position($1, session_id)",
+      [held.map(({ resource }) => resource)],
+    );
+  assert.deepEqual(
+    (await states()).map(({ state }) => state),
+    ["running", "running", "queued", "queued"],
+  );
+  /** Of those that wait, which are due now; nobody asks for the others meanwhile. */
   const due = async () =>
     (
-      await kernel.ask(
-        "select from holdfast.leases where kind = 'session' and resource_id = $1 and wake_at <= holdfast.ledger_now()",
-        [waiting],
+      await kernel.ask<{ resource_id: string }>(
+        `select resource_id from holdfast.leases
+         where kind = 'session' and resource_id = any ($1) and holder is null and wake_at <= holdfast.ledger_now()`,
+        [[third.resource, fourth.resource]],
       )
-    ).length;
-  assert.equal(await due(), 0);
+    ).map(({ resource_id }) => resource_id);
+  assert.deepEqual(await due(), []);
   await turns.driveTo(one, "fail", { ...world, lines: ["no json"] });
   await turns.step(one, world);
-  assert.equal(await due(), 1);
+  assert.deepEqual(await due(), [third.resource]);
+  // A checkpoint ends a run too, and wakes the next in its own transaction.
+  await turns.driveTo(two, "commit", world);
+  await turns.step(two, world);
+  assert.deepEqual((await due()).toSorted(), [third.resource, fourth.resource].toSorted());
 });
 
 test("the store holds all that is always true", async () => {

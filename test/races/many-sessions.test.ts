@@ -152,6 +152,8 @@ test(`S7 S12: ${sessionCount} sessions, two controllers, faults: nothing is lost
        (select count(*) from holdfast.publication_outbox)::int as replies`,
   );
   assert.deepEqual(facts, { heads: committed, replies: committed });
+  // Bounded by what a turn does: what waits, for room or for anything else, is not asked about again and again.
+  assert.ok(queries / total < 300, `${(queries / total).toFixed(1)} queries a turn`);
   t.diagnostic(
     `seed ${seed}: ${total} turns (${ends.map(({ state, count }) => `${count} ${state}`).join(", ")}), ${faults} faults, ` +
       `${seconds.toFixed(1)} s, ${((seconds * 1000) / total).toFixed(1)} ms and ${(queries / total).toFixed(1)} queries a turn`,

@@ -29,7 +29,7 @@ export const turnVictims: readonly TurnVictim[] = [
     ...around("startRun", "recordReading", "moveActivation", "verifyCandidate", "commitCheckpoint"),
     ...around("rest", "readInput", "promiseCandidate", "recordOutputArchive", "finishCleaning"),
     ...["held", "released", "stopped", "removed"].map((state) => `committed sandbox.${state}`),
-    ...["appendProgress", "recordLogEnd", "hastenNext"].map((name) => `committed ${name}`),
+    ...["appendProgress", "recordLogEnd"].map((name) => `committed ${name}`),
     ...outside("runtime.prepare", "runtime.release", "blobs.read"),
   ].map((moment) => ({ moment })),
   ...around("sandbox.stopping", "moveActivation").map((moment) => ({ moment, cancelled: true })),

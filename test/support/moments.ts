@@ -2,7 +2,6 @@ import type { Pool, PoolClient } from "pg";
 import type { BlobStore } from "../../src/core/blob.port.ts";
 import type { Egress } from "../../src/core/egress/egress.ts";
 import { assertOutsideTransition } from "../../src/core/outside.ts";
-import { beginTransition } from "../../src/core/postgres/transition.sql.ts";
 import type { Database } from "../../src/core/postgres/transition.ts";
 import { type Runtime, RuntimeRefusal } from "../../src/core/runtime.port.ts";
 
@@ -131,12 +130,9 @@ function observedPort<T extends object>(port: string, target: T, moments: Moment
 const deaf = (argument: unknown): unknown =>
   argument instanceof AbortSignal ? new AbortController().signal : argument;
 
-/** The tenant of a transaction stands in its first statement. */
+/** The tenant of a transaction stands in its first exchange. */
 function tenantNamedIn(asked: unknown): string | undefined {
-  if (typeof asked !== "object" || asked === null || !("name" in asked) || !("values" in asked))
-    return undefined;
-  if (asked.name !== beginTransition.name || !Array.isArray(asked.values)) return undefined;
-  return String(asked.values[beginTransition.parameters.indexOf("tenant")]);
+  return typeof asked === "string" ? /begin_transition\('([^']*)'/.exec(asked)?.[1] : undefined;
 }
 
 /** The open transition's name. Only the guard of the adapters (S10) knows it, and says it when it refuses. */

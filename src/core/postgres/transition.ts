@@ -9,7 +9,8 @@ import { encodeParameters } from "./codecs.ts";
 import type { Pools, Role } from "./pool.ts";
 import { isRetryable, translate } from "./sqlstate.ts";
 import type { Cardinality, Result, Statement } from "./statement.ts";
-import { assertFence, beginTransition } from "./transition.sql.ts";
+import { inlined, together } from "./together.ts";
+import { assertFence, type BeginTransitionRow, beginTransition } from "./transition.sql.ts";
 
 /** What a process needs to write: its pools, the deployment it belongs to, and whom to tell after a commit. */
 export interface Database {
@@ -127,16 +128,7 @@ async function once<T>(
   };
   client.on("error", onError);
   try {
-    await client.query(begin);
-    const { now } = await execute(client, beginTransition, {
-      tenant: scope.tenant,
-      deployment_epoch: db.deploymentEpoch,
-      traceparent: scope.traceparent ?? null,
-    });
-    if (scope.fence !== undefined) {
-      const { kind, resource, holder, epoch } = scope.fence;
-      await execute(client, assertFence, { kind, resource, holder, epoch });
-    }
+    const now = await open(client, begin, scope, db.deploymentEpoch);
     const result = await body({
       now,
       async run(statement, params) {
@@ -160,6 +152,25 @@ async function once<T>(
     client.off("error", onError);
     client.release(broken);
   }
+}
+
+/** The first exchange of every transaction: it begins, says whose it is, and shows its fence. Gives the time. */
+async function open(
+  client: pg.PoolClient,
+  begin: string,
+  { tenant, traceparent = null, fence }: Scope & { readonly fence?: Fence },
+  deployment_epoch: bigint,
+): Promise<Instant> {
+  const text = together(
+    begin,
+    inlined(beginTransition, { tenant, deployment_epoch, traceparent }),
+    ...(fence === undefined ? [] : [inlined(assertFence, fence)]),
+  );
+  // The driver's types know of one result: of several statements it gives as many.
+  const [, opened] = (await client.query(text)) as unknown as pg.QueryResult<BeginTransitionRow>[];
+  const [row] = opened?.rows ?? [];
+  if (row === undefined) throw new Error("the transaction told no time");
+  return row.now;
 }
 
 async function execute<P, R, C extends Cardinality>(
