@@ -1,6 +1,7 @@
 import { Command } from "commander";
 import { required } from "../config.ts";
 import { openEgress } from "../core/egress/egress.ts";
+import { toMilliseconds } from "../core/time.ts";
 import { signingKeysIn } from "../deliveries/signing-keys.ts";
 import { openAuthenticators } from "../main/authenticators.ts";
 import { openBlobs } from "../main/blobs.ts";
@@ -46,6 +47,7 @@ It never applies a migration: \`holdfast schema apply\` does. SIGTERM drains and
           log,
           operator: config.operatorApi,
           limits: { rate: config.rate, streamsPerPrincipal: config.streamsMax },
+          drainDelayMs: toMilliseconds(config.drainDelay),
           authenticators: await openAuthenticators(config, foundation.db),
         });
         await context.terminal.out(`gateway on ${gateway.address}\n`);
@@ -98,6 +100,8 @@ Several may run on one store: leases decide who does what. SIGTERM gives everyth
             changes: config.changeRetention,
           },
           attemptsMax,
+          runsMax: config.runsMax,
+          sessionsMax: config.sessionsMax,
           deliveries: {
             egress: openEgress({ allowed: config.egressAllow ?? [] }),
             keys: signingKeysIn(config.signingKeysDirectory),

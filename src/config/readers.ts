@@ -64,6 +64,16 @@ export function durationFrom(minimum: string): (text: string) => Microseconds {
   };
 }
 
+/** `0s`: none. */
+export function durationUpTo(maximum: string): (text: string) => Microseconds {
+  const most = duration(maximum);
+  return (text) => {
+    const value = text === "0s" ? microseconds(0n) : duration(text);
+    if (value <= most) return value;
+    throw new Error(`must be ${maximum} at most, found ${shown(text)}`);
+  };
+}
+
 /** `3000/10s`: so many requests in so many seconds; `off`: no limit. */
 export function rate(text: string): { readonly requests: number; readonly windowSeconds: number } | null {
   if (text === "off") return null;

@@ -175,6 +175,8 @@ async function openDevController(home: Home, foundation: Foundation, options: De
       logBytesMax: options.logBytesMax,
       logRetention: options.logRetention,
       attemptsMax,
+      runsMax: config.runsMax,
+      sessionsMax: config.sessionsMax,
       // Whoever uses this store is on this machine: what listens here may be told.
       deliveries: {
         egress: openEgress({ allowed: [...loopback, ...(config.egressAllow ?? [])] }),

@@ -15,6 +15,10 @@ export interface GatewayLimits {
   readonly rate: RatePolicy | null;
   /** Principals whose requests are counted at a time. */
   readonly rateKeys: number;
+  /** Credentials that were not good, of one address to this process; null: as many as it likes. */
+  readonly failedLogins: RatePolicy | null;
+  /** Addresses whose failed logins are counted at a time, and credentials that are known to be good. */
+  readonly failedLoginKeys: number;
   /** Open streams of one principal in this process. */
   readonly streamsPerPrincipal: number;
   /** What waits for a reader of a stream before that reader is cut off. */
@@ -40,6 +44,8 @@ export const defaultLimits: GatewayLimits = {
   idleSocketMs: 75_000,
   rate: { requests: 3_000, windowSeconds: 10 },
   rateKeys: 10_000,
+  failedLogins: { requests: 100, windowSeconds: 60 },
+  failedLoginKeys: 10_000,
   streamsPerPrincipal: 64,
   streamBufferBytes: 1_048_576,
   streamStallMs: 30_000,

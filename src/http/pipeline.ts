@@ -1,5 +1,6 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { HoldfastError } from "../core/errors.ts";
+import type { FailedLogins } from "./failed-logins.ts";
 import type { GatewayServer } from "./gateway.ts";
 import { refuse } from "./listener.ts";
 import { authenticate } from "./principal.store.ts";
@@ -18,7 +19,7 @@ const securityHeaders = {
 
 /**
  * The first half of the pipeline, the same for every route, in this order: header bounds → host → authenticate
- * → rate → scope. Then the framework takes the limits and the parsing, then `command` the rest. Returns what sets the allowed
+ * (unless too many from there failed) → rate → scope. Then the framework takes the limits and the parsing, then `command` the rest. Returns what sets the allowed
  * values of Host; until then, and on servers that are not on loopback, any will do.
  */
 export function guard(
@@ -26,11 +27,13 @@ export function guard(
   options: {
     readonly authenticators: readonly Authenticator[];
     readonly rate: RateLimiter | null;
+    readonly logins: FailedLogins | null;
     readonly headerLines: number;
   },
 ): (hosts: ReadonlySet<string>) => void {
   let hosts: ReadonlySet<string> | null = null;
   const routes = routeTable();
+  const shownIn = ({ headers }: FastifyRequest): string | undefined => headers.authorization;
   server.decorateRequest("principal", null);
   server.decorateRequest("traceparent", null);
   // One more than is taken, so that one too many is seen.
@@ -46,15 +49,22 @@ export function guard(
     }
     checkHost(request, hosts);
     request.traceparent = readTraceparent(request.headers.traceparent);
+    const shown = shownIn(request);
+    if (shown !== undefined) options.logins?.admit(request.ip, shown);
     const { scope, resource = pathId } = request.routeOptions.config;
     if (request.is404 || scope === undefined || scope === "public") return;
-    const principal = await authenticate(options.authenticators, request.headers.authorization);
+    const principal = await authenticate(options.authenticators, shown);
+    if (shown !== undefined) options.logins?.proven(shown);
     request.principal = principal;
     if (options.rate !== null) spend(options.rate, principal.id, reply);
     const about = resource(request);
     requireScope(principal, scope, typeof about === "string" ? about : null);
   });
-  server.addHook("onResponse", logRequest);
+  server.addHook("onResponse", (request, reply, done) => {
+    if (reply.statusCode === 401 && shownIn(request) !== undefined) options.logins?.failed(request.ip);
+    logRequest(request, reply);
+    done();
+  });
   server.setErrorHandler(refuse);
   server.setNotFoundHandler((request, reply) => {
     const allowed = routes.methodsAt(request.url);
@@ -87,7 +97,7 @@ function checkHost(request: FastifyRequest, hosts: ReadonlySet<string> | null): 
 }
 
 /** One line a request. No header, no query, no body: none of them can leak what it doesn't carry. */
-function logRequest(request: FastifyRequest, reply: FastifyReply, done: () => void): void {
+function logRequest(request: FastifyRequest, reply: FastifyReply): void {
   const { principal } = request;
   request.log.info(
     {
@@ -101,5 +111,4 @@ function logRequest(request: FastifyRequest, reply: FastifyReply, done: () => vo
     },
     "request",
   );
-  done();
 }

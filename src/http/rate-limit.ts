@@ -20,6 +20,8 @@ export interface RateLimiter {
   readonly policy: RatePolicy;
   /** Takes one request of this caller's. */
   take(key: string): RateVerdict;
+  /** What taking one would say, without taking it. */
+  look(key: string): RateVerdict;
   /** Callers that are counted at the moment. */
   readonly kept: number;
 }
@@ -43,29 +45,36 @@ export function rateLimiter(
     }
   }
 
+  function spent(key: string, at: number): RateVerdict & { readonly left: number } {
+    const known = buckets.get(key);
+    const full = policy.requests;
+    const filled = known === undefined ? full : Math.min(full, known.left + (at - known.at) * perMs);
+    const allowed = filled >= 1;
+    const left = allowed ? filled - 1 : filled;
+    return {
+      allowed,
+      left,
+      remaining: Math.floor(left),
+      resetSeconds: Math.ceil((full - left) / perMs / 1000),
+      retryAfterSeconds: left >= 1 ? 0 : Math.max(1, Math.ceil((1 - left) / perMs / 1000)),
+    };
+  }
+
   return {
     policy,
     get kept() {
       return buckets.size;
     },
     take(key) {
-      const known = buckets.get(key);
       const at = now();
-      const full = policy.requests;
-      const filled = known === undefined ? full : Math.min(full, known.left + (at - known.at) * perMs);
-      const allowed = filled >= 1;
-      const left = allowed ? filled - 1 : filled;
+      const { left, ...verdict } = spent(key, at);
       // Put in anew, so that the map's order is that of use.
       buckets.delete(key);
       if (buckets.size >= keysMax) makeRoom();
       buckets.set(key, { left, at });
-      return {
-        allowed,
-        remaining: Math.floor(left),
-        resetSeconds: Math.ceil((full - left) / perMs / 1000),
-        retryAfterSeconds: left >= 1 ? 0 : Math.max(1, Math.ceil((1 - left) / perMs / 1000)),
-      };
+      return verdict;
     },
+    look: (key) => spent(key, now()),
   };
 }
 

@@ -1,10 +1,12 @@
 import type { AddressInfo } from "node:net";
+import { setTimeout as delay } from "node:timers/promises";
 import { type Logger, pino } from "pino";
 import type { Doorbell } from "../core/postgres/doorbell.ts";
 import type { Database } from "../core/postgres/transition.ts";
 import type { ChangeReader } from "../core/watch.ts";
 import { acceptJson } from "./body.ts";
 import { commandRoutes } from "./commands.ts";
+import { failedLogins } from "./failed-logins.ts";
 import { openFeeds } from "./feed.ts";
 import type { Gateway, GatewayServer, Routes } from "./gateway.ts";
 import { healthRoutes, type LoopProgress } from "./health.ts";
@@ -37,7 +39,9 @@ export interface GatewayOptions {
   readonly limits?: Partial<GatewayLimits>;
   readonly log?: Logger;
   readonly progress?: () => readonly LoopProgress[];
-  /** How long `close` waits for what is under way. */
+  /** How long `close` goes on serving, no longer ready, until nothing new is sent here any more (G13). */
+  readonly drainDelayMs?: number;
+  /** How long it waits then for what is under way. */
   readonly drainMs?: number;
 }
 
@@ -52,7 +56,7 @@ export interface RunningGateway {
 
 /** Throws `port_taken`. */
 export async function startGateway(options: GatewayOptions): Promise<RunningGateway> {
-  const { server, streams, allowHosts } = await buildGateway(options);
+  const { server, streams, allowHosts, drain } = await buildGateway(options);
   await listen(server, options);
   const { port } = server.server.address() as AddressInfo;
   if (isLoopback(options.host)) allowHosts(hostNames(options, port));
@@ -62,6 +66,8 @@ export async function startGateway(options: GatewayOptions): Promise<RunningGate
     openapi: () => documentOf(server),
     openStreams: () => streams.open,
     async close() {
+      drain();
+      await delay(options.drainDelayMs ?? 0);
       await closeGracefully(server, options.drainMs);
     },
   };
@@ -80,6 +86,8 @@ async function buildGateway(options: Omit<GatewayOptions, "host" | "port">): Pro
   readonly server: GatewayServer;
   readonly streams: Streams;
   readonly allowHosts: (hosts: ReadonlySet<string>) => void;
+  /** From now on it is not ready. */
+  readonly drain: () => void;
 }> {
   const limits = { ...defaultLimits, ...options.limits };
   const log = options.log ?? pino({ level: "silent" });
@@ -95,6 +103,7 @@ async function buildGateway(options: Omit<GatewayOptions, "host" | "port">): Pro
   const allowHosts = guard(server, {
     authenticators,
     rate: limits.rate === null ? null : rateLimiter(limits.rate, limits.rateKeys),
+    logins: limits.failedLogins === null ? null : failedLogins(limits.failedLogins, limits.failedLoginKeys),
     headerLines: limits.headerLines,
   });
   acceptJson(server, limits);
@@ -118,17 +127,19 @@ async function buildGateway(options: Omit<GatewayOptions, "host" | "port">): Pro
   for (const routes of options.routes) routes(server, gateway);
   // Live streams would otherwise hold the close for ever.
   server.addHook("preClose", (done) => {
-    draining = true;
     streams.close();
     done();
   });
-  return { server, streams, allowHosts };
+  const drain = () => {
+    draining = true;
+  };
+  return { server, streams, allowHosts, drain };
 }
 
 const drained: LoopProgress = {
   name: "listener",
   progressing: false,
-  detail: "it drains and takes nothing new",
+  detail: "it is about to close",
 };
 
 function isLoopback(host: string): boolean {

@@ -46,7 +46,6 @@ export const controllerKinds = [
   publicationKind,
 ] as const;
 
-const sessionDefaults = { runsMax: 32, sessionsMax: 100 };
 const sweepEveryMs = 60_000;
 const ledgerEveryMs = 3_600_000;
 const monthUs = seconds(30 * 86_400);
@@ -74,8 +73,10 @@ export interface ControllerRole {
   /** What the ledger keeps for a time only, and for how long; without it, as long as the defaults say. */
   readonly ledger?: LedgerRetention;
   readonly attemptsMax: number;
-  /** Activations of one tenant at work at once, and sessions driven at once by this process. */
-  readonly sessions?: { readonly runsMax?: number; readonly sessionsMax?: number };
+  /** Activations of one tenant at work at once, over all controllers. */
+  readonly runsMax: number;
+  /** Sessions driven at once by this process. */
+  readonly sessionsMax: number;
   /** How often the runtime is searched for orphans, and how long one has to be one. */
   readonly sweep?: { readonly everyMs: number; readonly graceMs: number };
   /** How replies leave. Left out, this process delivers none; another does. */
@@ -148,8 +149,8 @@ export async function openController(
   });
   const sessions = startSessionController({
     ...shared,
-    settings: { runsMax: role.sessions?.runsMax ?? sessionDefaults.runsMax, logBytesMax, logRetention },
-    sessionsMax: role.sessions?.sessionsMax ?? sessionDefaults.sessionsMax,
+    settings: { runsMax: role.runsMax, logBytesMax, logRetention },
+    sessionsMax: role.sessionsMax,
   });
   const claims = watchClaims(lookout, executionKind, controller);
   const publisher =

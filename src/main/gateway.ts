@@ -21,6 +21,8 @@ export interface GatewayRole {
   /** Whether it serves the routes of operators: its login then needs the roles operator and dispatcher. */
   readonly operator?: boolean;
   readonly limits?: Partial<GatewayLimits>;
+  /** How long it goes on serving, no longer ready, before it closes. */
+  readonly drainDelayMs?: number;
   /** Besides our own tokens. */
   readonly authenticators?: readonly Authenticator[];
 }
@@ -45,6 +47,7 @@ export async function openGateway(foundation: Foundation, role: GatewayRole): Pr
       examine: role.operator === true ? (tenant) => examine(db, tenant) : null,
     }),
     ...(role.limits === undefined ? {} : { limits: role.limits }),
+    ...(role.drainDelayMs === undefined ? {} : { drainDelayMs: role.drainDelayMs }),
     authenticators: role.authenticators ?? [],
     log: role.log,
     progress: () => [
@@ -56,9 +59,9 @@ export async function openGateway(foundation: Foundation, role: GatewayRole): Pr
   return {
     ...gateway,
     async close() {
+      await gateway.close();
       stamping.stop();
       reading.stop();
-      await gateway.close();
     },
   };
 }

@@ -58,6 +58,8 @@ test("an idle process of everything asks the database at most once a second", as
     logBytesMax: 1_048_576n,
     logRetention: seconds(3600),
     attemptsMax: 50,
+    runsMax: 32,
+    sessionsMax: 100,
   });
   const gateway = await openGateway(foundation, { ...common, release: "test" });
   t.after(async () => {

@@ -108,6 +108,8 @@ export async function openControllerHost(
       logBytesMax: 1_048_576n,
       logRetention: seconds(3600),
       attemptsMax: 100,
+      runsMax: 32,
+      sessionsMax: 100,
       deliveries: {
         egress: observedEgress(loopbackEgress(), moments),
         keys: () => Promise.resolve([]),

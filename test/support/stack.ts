@@ -165,6 +165,8 @@ export async function testStack(
         logBytesMax: options.logBytesMax ?? 1_048_576n,
         logRetention: seconds(options.logRetentionSeconds ?? 3600),
         attemptsMax: 100,
+        runsMax: 32,
+        sessionsMax: 100,
         ...(options.deliveries === undefined ? {} : { deliveries: options.deliveries }),
         log,
       });
