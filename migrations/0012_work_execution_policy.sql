@@ -374,8 +374,11 @@ begin
   update holdfast.leases_work l
   set work_state = 'suspended', holder = null, due_at = '9999-12-31T00:00:00Z', wake_at = '9999-12-31T00:00:00Z', renew_until = null, permit_admitted_at = null
   where l.tenant_id = p_tenant and l.kind = 'work' and l.resource_id = p_work;
+  -- One that is out of its line already stays as it is. Two of one instant are told apart by a microsecond.
   insert into holdfast.work_suspensions (tenant_id, work_id, suspended_at, reason, suspended_by)
-  values (p_tenant, p_work, now, p_reason, p_by) on conflict do nothing;
+  values (p_tenant, p_work, greatest(now, (
+    select max(s.suspended_at) + interval '1 microsecond' from holdfast.work_suspensions s
+    where s.tenant_id = p_tenant and s.work_id = p_work)), p_reason, p_by) on conflict do nothing;
 end
 $$;
 
@@ -867,11 +870,15 @@ begin
   select v.safety into strict how from holdfast.work_versions v where v.version_number = w.version_number;
   cancelled := exists (select from holdfast.work_cancels c where c.tenant_id = p_tenant and c.work_id = p_work);
   closed := holdfast.work_closure(w, l.attempt, now);
+  perform holdfast.append_work_change(p_tenant, 'work.proven', jsonb_build_object(p_verdict, jsonb_build_array(p_work)));
   if p_verdict = 'not_applied' and holdfast.work_is_unknown(p_tenant, p_work) then
     perform holdfast.suspend_item(p_tenant, p_work, 'outcome_unknown', null, now);
     return 'suspended';
   end if;
   if p_verdict = 'not_applied' and not cancelled and closed is null and how = 'manual_resolution' then
+    -- It was out of its line because nobody knew. Now it is because somebody has to decide.
+    update holdfast.work_suspensions s set ended_at = now, ended_by = p_by, ending = 'proven'
+    where s.tenant_id = p_tenant and s.work_id = p_work and s.ended_at is null;
     perform holdfast.suspend_item(p_tenant, p_work, 'not_applied', null, now);
     return 'suspended';
   end if;
@@ -948,8 +955,11 @@ begin
   insert into holdfast.work_cancels (tenant_id, work_id, requested_at, requested_by, reason)
   values (p_tenant, p_work, now, p_by, p_reason) on conflict do nothing;
   if l.work_state in ('permitted', 'cancel_pending') then
-    update holdfast.leases_work k set work_state = 'cancel_pending'
-    where k.tenant_id = p_tenant and k.kind = 'work' and k.resource_id = p_work;
+    if l.work_state = 'permitted' then
+      update holdfast.leases_work k set work_state = 'cancel_pending'
+      where k.tenant_id = p_tenant and k.kind = 'work' and k.resource_id = p_work;
+      perform holdfast.append_work_change(p_tenant, 'work.cancel_requested', jsonb_build_object('items', jsonb_build_array(p_work)));
+    end if;
     return 'cancel_pending';
   elsif not holdfast.work_is_unknown(p_tenant, p_work) then
     update holdfast.work_suspensions s set ended_at = now, ended_by = p_by, ending = 'cancelled'
@@ -958,6 +968,7 @@ begin
     return 'cancelled_before_effect';
   elsif l.work_state in ('pending', 'retry_wait', 'leased') then
     perform holdfast.suspend_item(p_tenant, p_work, 'outcome_unknown', null, now);
+    perform holdfast.append_work_change(p_tenant, 'work.suspended', jsonb_build_object('items', jsonb_build_array(p_work)));
     return 'suspended';
   end if;
   return l.work_state;
@@ -976,6 +987,7 @@ begin
     raise exception using errcode = 'HF015', message = format('the work is %s', coalesce(l.work_state, 'finished or unknown'));
   end if;
   perform holdfast.suspend_item(p_tenant, p_work, 'operator', p_by, holdfast.work_execution_now());
+  perform holdfast.append_work_change(p_tenant, 'work.suspended', jsonb_build_object('items', jsonb_build_array(p_work)));
   return 'suspended';
 end
 $$;

@@ -21,6 +21,11 @@ export async function describeApi(server: GatewayServer, release: string): Promi
         { name: "deliveries", description: "What sessions tell their destinations, and what became of it" },
         { name: "agents", description: "Templates that sessions are begun with" },
         { name: "sessions", description: "Conversations: their activations, revisions and permissions" },
+        {
+          name: "work",
+          description: "Deferred effects: items, their attempts, and what operators do about them",
+        },
+        { name: "tenants", description: "Tenants, for operators of the installation" },
         { name: "watch", description: "The change stream" },
         { name: "commands", description: "Who asked for what, and what came of it" },
         { name: "server", description: "Health and this document" },

@@ -7,6 +7,7 @@ import { doctorRoute } from "../http/doctor.ts";
 import type { Routes } from "../http/gateway.ts";
 import { cloudSessionRoutes } from "../sessions/http.ts";
 import type { DoctorReport } from "../wire/doctor.ts";
+import { workOperatorRoutes, workRoutes } from "../work/http.ts";
 
 /** What the routes of all capabilities work with. */
 export interface ApiParts {
@@ -30,6 +31,7 @@ export function apiRoutes(parts: ApiParts): readonly Routes[] {
     jobRoutes({ blobs, queueMax }),
     cloudSessionRoutes({ blobs, defaultRuntime: parts.runtime ?? "process", queueMax: activations }),
     deliveryRoutes,
-    ...(examine === null ? [] : [doctorRoute(examine), overrideRoute]),
+    workRoutes,
+    ...(examine === null ? [] : [doctorRoute(examine), overrideRoute, workOperatorRoutes]),
   ];
 }

@@ -23,16 +23,32 @@ returning retired_at as "retired_at!";
 insert into holdfast.work_runners (incarnation_id, version_number)
 select :holder, unnest(:versions::integer[]) on conflict do nothing;
 
--- Every version, and how many live processes run it. One that has rows and nobody to run it is not silent (W2).
+-- Everything that a submission is held to.
+-- name: readTerms :maybe
+select v.version_number, v.name, v.version, v.queue, v.safety, v.attempts_max, v.retry_initial_microseconds,
+  v.retry_longest_microseconds, v.elapsed_max_microseconds, v.lease_max_microseconds, v.execution_policy_schema,
+  v.attempt_plan_version, v.attempt_plan_offsets, v.maximum_circuit_microseconds
+from holdfast.work_versions v where v.name = :name and v.version = :version;
+
+-- Every version, and how many live processes run it. One that has rows and nobody to run it is not silent (W2). A probe
+-- for each lane of a queue that some version has, and each priority: however much waits, it is not counted.
 -- name: listVersions :many
-select v.version_number, v.name, v.version, v.queue, v.safety, v.execution_policy_schema, v.registered_at, v.retired_at,
+-- null: name
+select v.version_number, v.name, v.version, v.queue, v.safety, v.attempts_max, v.execution_policy_schema, v.attempt_plan_version,
+  v.attempt_plan_offsets, v.maximum_circuit_microseconds, v.elapsed_max_microseconds, v.lease_max_microseconds,
+  v.registered_at, v.retired_at,
   (select count(*) from holdfast.work_runners r join holdfast.incarnations i using (incarnation_id)
    where r.version_number = v.version_number and i.ended_at is null
      and i.seen_at > holdfast.ledger_now() - holdfast.microseconds(:within_us)) as "runners!",
   exists (
-    select from holdfast.leases_work l
-    where l.tenant_id = holdfast.current_tenant() and l.kind = 'work'
-      and l.queue in (select v.version_number || '.' || q.queue from (select distinct k.queue from holdfast.work_versions k) q)
+    select from (select distinct k.queue from holdfast.work_versions k) q
+    cross join (values (0::smallint), (1::smallint), (2::smallint), (3::smallint)) as p (priority)
+    cross join lateral (
+      select from holdfast.leases_work l
+      where l.queue = v.version_number || '.' || q.queue and l.priority = p.priority and l.tenant_id = holdfast.current_tenant()
+      limit 1) waits
   ) as "waiting!"
 from holdfast.work_versions v
-order by v.name, v.version_number;
+where (:name::text is null or v.name = :name)
+order by v.name, v.version_number
+limit :limit;

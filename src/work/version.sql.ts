@@ -92,8 +92,44 @@ export const registerRunner = statement<RegisterRunnerParams, never, "exec">(
 select $1, unnest($2::integer[]) on conflict do nothing`,
 );
 
+export interface ReadTermsParams {
+  readonly name: string;
+  readonly version: string;
+}
+
+export interface ReadTermsRow {
+  readonly version_number: number;
+  readonly name: string;
+  readonly version: string;
+  readonly queue: string;
+  readonly safety: string;
+  readonly attempts_max: number;
+  readonly retry_initial_microseconds: bigint;
+  readonly retry_longest_microseconds: bigint;
+  readonly elapsed_max_microseconds: bigint;
+  readonly lease_max_microseconds: bigint;
+  readonly execution_policy_schema: string | null;
+  readonly attempt_plan_version: string | null;
+  readonly attempt_plan_offsets: bigint[] | null;
+  readonly maximum_circuit_microseconds: bigint | null;
+}
+
+/** Everything that a submission is held to. */
+export const readTerms = statement<ReadTermsParams, ReadTermsRow, "maybe">(
+  "version.readTerms",
+  "maybe",
+  ["name","version"],
+  ["plain","plain"],
+  `select v.version_number, v.name, v.version, v.queue, v.safety, v.attempts_max, v.retry_initial_microseconds,
+  v.retry_longest_microseconds, v.elapsed_max_microseconds, v.lease_max_microseconds, v.execution_policy_schema,
+  v.attempt_plan_version, v.attempt_plan_offsets, v.maximum_circuit_microseconds
+from holdfast.work_versions v where v.name = $1 and v.version = $2`,
+);
+
 export interface ListVersionsParams {
   readonly within_us: bigint;
+  readonly name: string | null;
+  readonly limit: bigint;
 }
 
 export interface ListVersionsRow {
@@ -102,28 +138,44 @@ export interface ListVersionsRow {
   readonly version: string;
   readonly queue: string;
   readonly safety: string;
+  readonly attempts_max: number;
   readonly execution_policy_schema: string | null;
+  readonly attempt_plan_version: string | null;
+  readonly attempt_plan_offsets: bigint[] | null;
+  readonly maximum_circuit_microseconds: bigint | null;
+  readonly elapsed_max_microseconds: bigint;
+  readonly lease_max_microseconds: bigint;
   readonly registered_at: Instant;
   readonly retired_at: Instant | null;
   readonly runners: bigint;
   readonly waiting: boolean;
 }
 
-/** Every version, and how many live processes run it. One that has rows and nobody to run it is not silent (W2). */
+/**
+ * Every version, and how many live processes run it. One that has rows and nobody to run it is not silent (W2). A probe
+ * for each lane of a queue that some version has, and each priority: however much waits, it is not counted.
+ */
 export const listVersions = statement<ListVersionsParams, ListVersionsRow, "many">(
   "version.listVersions",
   "many",
-  ["within_us"],
-  ["plain"],
-  `select v.version_number, v.name, v.version, v.queue, v.safety, v.execution_policy_schema, v.registered_at, v.retired_at,
+  ["within_us","name","limit"],
+  ["plain","plain","plain"],
+  `select v.version_number, v.name, v.version, v.queue, v.safety, v.attempts_max, v.execution_policy_schema, v.attempt_plan_version,
+  v.attempt_plan_offsets, v.maximum_circuit_microseconds, v.elapsed_max_microseconds, v.lease_max_microseconds,
+  v.registered_at, v.retired_at,
   (select count(*) from holdfast.work_runners r join holdfast.incarnations i using (incarnation_id)
    where r.version_number = v.version_number and i.ended_at is null
      and i.seen_at > holdfast.ledger_now() - holdfast.microseconds($1)) as "runners",
   exists (
-    select from holdfast.leases_work l
-    where l.tenant_id = holdfast.current_tenant() and l.kind = 'work'
-      and l.queue in (select v.version_number || '.' || q.queue from (select distinct k.queue from holdfast.work_versions k) q)
+    select from (select distinct k.queue from holdfast.work_versions k) q
+    cross join (values (0::smallint), (1::smallint), (2::smallint), (3::smallint)) as p (priority)
+    cross join lateral (
+      select from holdfast.leases_work l
+      where l.queue = v.version_number || '.' || q.queue and l.priority = p.priority and l.tenant_id = holdfast.current_tenant()
+      limit 1) waits
   ) as "waiting"
 from holdfast.work_versions v
-order by v.name, v.version_number`,
+where ($2::text is null or v.name = $2)
+order by v.name, v.version_number
+limit $3`,
 );

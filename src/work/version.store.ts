@@ -1,9 +1,11 @@
 import { HoldfastError } from "../core/errors.ts";
 import type { IncarnationId, TenantId } from "../core/ids.ts";
-import { type Database, runAlone, transition, view } from "../core/postgres/transition.ts";
+import { type Database, type Transaction, transition, view } from "../core/postgres/transition.ts";
 import { type Instant, seconds } from "../core/time.ts";
+import type { WorkVersionView } from "../wire/work.ts";
 import type { WorkDefinition } from "./define.ts";
 import * as sql from "./version.sql.ts";
+import { versionView } from "./view.ts";
 
 /** Longer than a live process is silent. */
 const aliveWithin = seconds(60);
@@ -56,16 +58,27 @@ export async function retireVersion(db: Database, name: string, version: string)
 
 /** Shows that a live process runs these versions. */
 export async function registerRunner(
-  db: Pick<Database, "pools">,
+  db: Database,
   holder: IncarnationId,
   versions: readonly number[],
 ): Promise<void> {
-  await runAlone(db, "dispatcher", sql.registerRunner, { holder, versions });
+  const scope = { role: "dispatcher", tenant: null, name: "registerRunner" } as const;
+  await transition(db, scope, (tx) => tx.run(sql.registerRunner, { holder, versions }));
 }
+
+/** More than any installation registers. */
+const versionsMax = 1_000n;
 
 /** All versions, with the number of live processes that run each, and whether the tenant has items of it that wait. */
 export function listVersions(db: Database, tenant: TenantId): Promise<sql.ListVersionsRow[]> {
-  return view(db, { role: "operator", tenant, name: "listVersions" }, (tx) =>
-    tx.run(sql.listVersions, { within_us: aliveWithin }),
-  );
+  return view(db, { role: "operator", tenant, name: "listVersions" }, (tx) => versionRows(tx, null));
+}
+
+/** The same, of one name when it is given, as the API tells it. */
+export async function versionsOf(tx: Transaction, name: string | null): Promise<WorkVersionView[]> {
+  return (await versionRows(tx, name)).map(versionView);
+}
+
+function versionRows(tx: Transaction, name: string | null): Promise<sql.ListVersionsRow[]> {
+  return tx.run(sql.listVersions, { name, within_us: aliveWithin, limit: versionsMax });
 }

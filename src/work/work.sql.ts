@@ -137,22 +137,6 @@ where tenant_id = $1
 returning disabled_at as "disabled_at"`,
 );
 
-export type ListTransactionsParams = Record<string, never>;
-
-export interface ListTransactionsRow {
-  readonly transaction: string;
-}
-
-/** Which transactions are open now, other than this one. They may have read a fact that has changed since. */
-export const listTransactions = statement<ListTransactionsParams, ListTransactionsRow, "many">(
-  "work.listTransactions",
-  "many",
-  [],
-  [],
-  `select distinct l.virtualtransaction as "transaction" from pg_locks l
-where l.locktype = 'virtualxid' and l.pid <> pg_backend_pid()`,
-);
-
 export interface ReadItemParams {
   readonly work: string;
 }
@@ -212,7 +196,8 @@ export const readItem = statement<ReadItemParams, ReadItemRow, "maybe">(
   w.execution_deadline_reached_at, w.execution_admission_closed_at, w.execution_admission_closed_reason, w.discovery_hint,
   holdfast.work_cutoff(w.accepted_at, w.elapsed_max_microseconds, w.maximum_circuit_microseconds, w.execution_not_after) as "cutoff",
   coalesce(h.state, l.work_state) as "state", coalesce(h.attempts, l.attempt, 0::smallint) as "attempts",
-  l.due_at as "next_due_at", l.wake_at as "wake_at", l.holder as "holder", l.epoch as "epoch", l.renew_until as "renew_until",
+  l.due_at as "next_due_at", l.wake_at as "wake_at", coalesce(l.holder, h.holder) as "holder",
+  coalesce(l.epoch, h.epoch) as "epoch", l.renew_until as "renew_until",
   coalesce(h.permit_admitted_at, l.permit_admitted_at) as "permit_admitted_at",
   h.finished_at as "finished_at", h.failure_code as "failure_code", h.failure_message as "failure_message"
 from holdfast.work_items w

@@ -1,8 +1,7 @@
-import { setTimeout as delay } from "node:timers/promises";
+import { awaitEarlierTransactions } from "../core/earlier.ts";
 import { HoldfastError } from "../core/errors.ts";
 import type { TenantId } from "../core/ids.ts";
-import { monotonicMs } from "../core/monotonic.ts";
-import { type Database, runAlone, transition, view } from "../core/postgres/transition.ts";
+import { type Database, type Transaction, transition, view } from "../core/postgres/transition.ts";
 import type { Instant, Microseconds } from "../core/time.ts";
 import { slotAt } from "./plan.ts";
 import * as sql from "./work.sql.ts";
@@ -86,10 +85,6 @@ export function resolveWork(
   });
 }
 
-/** Transactions that began before are waited for, but not for ever: what they still bring is refused its permit. */
-const waitMaxMs = 10_000;
-const pauseMs = 20;
-
 /**
  * Disable a tenant for good. First the fact is committed; when every transaction that may not have seen it has
  * ended, all that waits of the tenant is suspended at once. Gives the number of items. Again finds the rest.
@@ -98,14 +93,13 @@ export async function disableTenant(db: Database, tenant: TenantId): Promise<big
   const scope = { role: "operator", tenant, name: "disableTenant" } as const;
   const row = await transition(db, scope, (tx) => tx.run(sql.disableTenant, { tenant }));
   if (row === undefined) throw new HoldfastError("not_found", "there is no such tenant");
-  const open = async () =>
-    new Set((await runAlone(db, "operator", sql.listTransactions, {})).map(({ transaction }) => transaction));
-  let before = await open();
-  for (const startedMs = monotonicMs(); before.size > 0 && monotonicMs() - startedMs < waitMaxMs; ) {
-    await delay(pauseMs);
-    const now = await open();
-    before = new Set([...before].filter((transaction) => now.has(transaction)));
-  }
+  return suspendDisabled(db, tenant);
+}
+
+/** The second half, once the fact is committed. */
+export async function suspendDisabled(db: Database, tenant: TenantId): Promise<bigint> {
+  await awaitEarlierTransactions(db);
+  const scope = { role: "operator", tenant, name: "suspendTenantWork" } as const;
   const { suspended } = await transition(db, scope, (tx) => tx.run(sql.suspendTenantWork, {}));
   return suspended;
 }
@@ -120,20 +114,23 @@ export interface Inspection {
   readonly cancel: sql.ReadCancelRow | null;
 }
 
-export async function inspectWork(db: Database, tenant: TenantId, work: string): Promise<Inspection> {
-  return view(db, { role: "operator", tenant, name: "inspectWork" }, async (tx) => {
-    const item = await tx.run(sql.readItem, { work });
-    if (item === undefined) throw new HoldfastError("not_found", "there is no such work");
-    const attempts = await tx.run(sql.readAttempts, { work });
-    return {
-      item,
-      attempts,
-      plan: planned(item, attempts),
-      observations: await tx.run(sql.readObservations, { work }),
-      suspensions: await tx.run(sql.readSuspensions, { work }),
-      cancel: (await tx.run(sql.readCancel, { work })) ?? null,
-    };
-  });
+export function inspectWork(db: Database, tenant: TenantId, work: string): Promise<Inspection> {
+  return view(db, { role: "operator", tenant, name: "inspectWork" }, (tx) => inspection(tx, work));
+}
+
+/** Throws `not_found`. */
+export async function inspection(tx: Transaction, work: string): Promise<Inspection> {
+  const item = await tx.run(sql.readItem, { work });
+  if (item === undefined) throw new HoldfastError("not_found", "there is no such work");
+  const attempts = await tx.run(sql.readAttempts, { work });
+  return {
+    item,
+    attempts,
+    plan: planned(item, attempts),
+    observations: await tx.run(sql.readObservations, { work }),
+    suspensions: await tx.run(sql.readSuspensions, { work }),
+    cancel: (await tx.run(sql.readCancel, { work })) ?? null,
+  };
 }
 
 function planned(item: sql.ReadItemRow, attempts: readonly sql.ReadAttemptsRow[]): Inspection["plan"] {

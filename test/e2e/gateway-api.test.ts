@@ -6,9 +6,15 @@ import { after, test } from "node:test";
 import { Compile } from "typebox/compile";
 import { apiDocument } from "../../scripts/openapi/document.ts";
 import { ApiError, type Client, createClient } from "../../src/client/client.ts";
+import { brandId } from "../../src/core/ids.ts";
+import { createTenant } from "../../src/core/tenant.store.ts";
+import { seconds } from "../../src/core/time.ts";
 import { apiRoutes } from "../../src/main/api.ts";
 import { examine } from "../../src/main/doctor.ts";
 import type { AgentSubmission } from "../../src/wire/agent.ts";
+import { defineWork, type WorkDefinition } from "../../src/work/define.ts";
+import { legacy, planned } from "../../src/work/policy.ts";
+import { registerVersion } from "../../src/work/version.store.ts";
 import { type ApiOperation, operationsOf } from "../support/api-document.ts";
 import { insertArtifact, insertAttempt } from "../support/attempt-rows.ts";
 import { insertDelivery } from "../support/deliveries.ts";
@@ -16,6 +22,7 @@ import { openBench, submission } from "../support/gateway.ts";
 import { tenantA } from "../support/kernel.ts";
 import { memoryBlobs } from "../support/memory-blobs.ts";
 import { insertCommit, insertWaiting } from "../support/session-rows.ts";
+import { loseWork } from "../support/work-rows.ts";
 
 const committed = JSON.parse(
   readFileSync(join(import.meta.dirname, "../../docs/reference/openapi.json"), "utf8"),
@@ -94,6 +101,26 @@ await insertCommit(
   { revision: 1, reply: {}, bundle: { key: "a/bundle", bytes: bytes.length, sha256 } },
 );
 
+const [wait, slotted] = [
+  defineWork({ name: "wait", version: "1", safety: "idempotent", policy: legacy(), run: () => null }),
+  defineWork({
+    name: "slotted",
+    version: "1",
+    safety: "manual_resolution",
+    policy: planned({ version: "a", offsets: [seconds(0), seconds(60)], circuit: seconds(300) }),
+    run: () => null,
+  }),
+];
+for (const work of [wait, slotted]) await registerVersion(kernel.db, work);
+const submitWork = async (api: Client, name = "wait") =>
+  (await api.submitWork({ name, version: "1", input: { cents: 1 } })).id;
+const suspended = async (api: Client) => {
+  const id = await submitWork(api);
+  await api.suspendWork(id);
+  return id;
+};
+const someWork = await submitWork(client, "slotted");
+
 async function first<T>(all: AsyncIterable<T>): Promise<T | undefined> {
   for await (const one of all) return one;
   return undefined;
@@ -161,6 +188,30 @@ const calls: Readonly<Record<string, (client: Client) => Promise<unknown>>> = {
   downloadBundle: async (api) => {
     const { body } = await api.downloadBundle(session.id, 1);
     assert.equal(await new Response(body).text(), bytes.toString());
+  },
+  submitWork: (api) => submitWork(api),
+  submitWorkBatch: (api) =>
+    api.submitWorkBatch({ name: "wait", version: "1", items: [{ input: 1 }, { input: null }] }),
+  listWork: (api) => api.listWork({ limit: 5 }).page(),
+  getWork: (api) => api.getWork(someWork),
+  getWorkPayload: (api) => api.getWorkPayload(someWork),
+  cancelWork: async (api) => api.cancelWork(await submitWork(api), { reason: "not wanted" }),
+  resolveWork: async (api) => {
+    const id = await submitWork(api);
+    await loseWork(kernel.ask, id);
+    await api.resolveWork(id, { verdict: "applied", note: "seen at the bank", result: 1 });
+  },
+  releaseWork: async (api) => api.releaseWork(await suspended(api)),
+  requeueWork: async (api) => api.requeueWork(await suspended(api)),
+  suspendWork: (api) => suspended(api),
+  listWorkVersions: (api) => api.listWorkVersions(),
+  retireWorkVersion: async (api) => {
+    await registerVersion(kernel.db, { ...wait, version: "2" } as WorkDefinition);
+    await api.retireWorkVersion("wait", "2");
+  },
+  disableTenant: async (api) => {
+    await createTenant(kernel.db, brandId("closing"));
+    await api.disableTenant("closing", { confirm: "closing" });
   },
   listCommands: (api) => api.listCommands({ limit: 5 }).page(),
   getCommand: async (api) => {

@@ -35,7 +35,21 @@ const oddText = fc.oneof(
 );
 
 /** What fits a schema is seldom what the server takes: where it can be said, what it does take. */
-const seeds: ReadonlyMap<string, unknown> = new Map([["submitJob", submission()]]);
+const wait = { name: "wait", version: "1" };
+const seeds: ReadonlyMap<string, unknown> = new Map<string, unknown>([
+  ["submitJob", submission()],
+  ["submitWork", { ...wait, input: { cents: 1 } }],
+  [
+    "submitWorkBatch",
+    {
+      ...wait,
+      items: [
+        { input: 1, key: "one" },
+        { input: "two", delay: "1h" },
+      ],
+    },
+  ],
+]);
 
 /** Bodies that fit the schema, that nearly fit it, that are JSON, and that are nothing. */
 function bodyOf({ operationId, body }: ApiOperation): Arbitrary<string> {
@@ -160,7 +174,8 @@ test("G11: after all of it nothing is left open, and much of it went past the fi
   const gets = operations.filter(({ method, path }) => method === "GET" && !/watch|doctor/.test(path));
   const found = gets.filter(({ operationId }) => reached.has(`${operationId} 200`));
   assert.ok(found.length >= gets.length - 3, String(found.map(({ operationId }) => operationId)));
-  assert.ok(reached.has("submitJob 201"), "a generated body was good");
+  for (const call of ["submitJob", "submitWork", "submitWorkBatch"])
+    assert.ok(reached.has(`${call} 201`), "a generated body was good");
   await until("no connection is in the middle of something", async () => {
     const open = await bench.kernel.ask(
       `select state, query from pg_stat_activity
