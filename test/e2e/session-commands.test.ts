@@ -103,6 +103,14 @@ describe("holdfast agent and session", { concurrency: false }, () => {
       text,
       /^1 {2}\S+ \S+ {2}committed as revision 1\n {2}> add milk\n {2}< Kept as note 1\.\n2 /,
     );
+    const described = await told("describe", "session", session);
+    assert.match(
+      described,
+      /^State +idle: nothing is asked of it and nothing is held for it; revision 4 is committed$/m,
+    );
+    assert.match(described, /^Permissions +notes\.write$/m);
+    assert.match(described, /^Turns, newest first\n {2}4 .* committed as revision 4\n {2}3 /m);
+    assert.match(await told("describe", "agent", "notes"), /^Version +2 of its template/m);
     const { items } = JSON.parse(await told("session", "history", session, "--last", "2", "-o", "json")) as {
       items: ActivationView[];
     };
