@@ -32,7 +32,7 @@ export function readDocument(text: string, lines: LineCounter): Read {
     lineCounter: lines,
   });
   if (document.directives.yaml.version !== "1.2") {
-    return { ok: false, problems: [problem(lines, 0, "job files are YAML 1.2; remove the `%YAML` line")] };
+    return { ok: false, problems: [problem(lines, 0, "the file is YAML 1.2; remove the `%YAML` line")] };
   }
   // What follows the first syntax error is mostly its consequence.
   const [syntax] = document.errors;

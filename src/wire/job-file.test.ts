@@ -144,15 +144,15 @@ describe("a wrong job file is refused with the place and what to write instead",
     [
       "another YAML version",
       `%YAML 1.1\n---\n${good}`,
-      ["1:1: job files are YAML 1.2; remove the `%YAML` line"],
+      ["1:1: the file is YAML 1.2; remove the `%YAML` line"],
     ],
     [
       "an alias of nothing",
       edited("[make]", "*words"),
       ["10:46: the alias `*words` has no anchor before it"],
     ],
-    ["an empty file", " \n", ["1:1: the file is empty; a job file begins with `apiVersion: holdfast/v1`"]],
-    ["NUL", edited("site", "si\0te"), ["3:21: the character U+0000 is not allowed in a job file"]],
+    ["an empty file", " \n", ["1:1: the file is empty; it begins with `apiVersion: holdfast/v1`"]],
+    ["NUL", edited("site", "si\0te"), ["3:21: the character U+0000 is not allowed here"]],
     ["UTF-16", Buffer.from(`\uFEFF${good}`, "utf16le"), ["1:1: the file is UTF-16; save it as UTF-8"]],
     [
       "G11: bytes that are not UTF-8",

@@ -25,7 +25,7 @@ export function parseFile(
 ): unknown {
   const bytes = typeof content === "string" ? content.length : content.byteLength;
   if (bytes > jobLimits.fileBytesMax) {
-    const message = `a job file has at most ${jobLimits.fileBytesMax} bytes`;
+    const message = `the file has at most ${jobLimits.fileBytesMax} bytes`;
     throw new HoldfastError("invalid_request", `${name} is too large.`, {
       fields: [{ pointer: "", message, line: 1, column: 1 }],
     });
