@@ -4,6 +4,7 @@ import type { SandboxSpec } from "../core/runtime.port.ts";
 import { type Microseconds, parseDuration } from "../core/time.ts";
 import { sandboxDefaults } from "../sandboxes/sandbox.ts";
 import { type AgentSpec, agentLimits } from "../wire/agent.ts";
+import { agentRuleProblems } from "../wire/agent-rules.ts";
 
 /** What one version of an agent's template means for a run, with every default written out. */
 export interface RunPlan {
@@ -16,21 +17,13 @@ export interface RunPlan {
   readonly sandbox: Omit<SandboxSpec, "env"> & { readonly env: Readonly<Record<string, string>> };
 }
 
-/** The outbox's own destination, which clients read. No other may have its name. */
-export const inbox = "inbox";
-
 /** Pure: the same template gives the same plan. */
 export function runPlanOf(spec: AgentSpec): RunPlan {
-  const timeout = durationOf(spec.timeout ?? agentLimits.timeoutDefault, "/spec/timeout");
-  if (timeout <= 0n || timeout > agentLimits.timeoutMicrosecondsMax) {
-    throw invalid("/spec/timeout", "a timeout is more than nothing and at most three hours");
-  }
+  const timeout = durationOf(spec.timeout ?? agentLimits.timeoutDefault);
   // The default leaves most of a short timeout to the work: a stop begins its grace before the deadline.
-  const usual = durationOf(sandboxDefaults.grace, "/spec/grace");
+  const usual = durationOf(sandboxDefaults.grace);
   const quarter = (timeout / 4n) as Microseconds; // a quarter of whole microseconds
-  const grace =
-    spec.grace === undefined ? (usual < quarter ? usual : quarter) : durationOf(spec.grace, "/spec/grace");
-  if (grace >= timeout) throw invalid("/spec/grace", "the grace ends before the timeout does");
+  const grace = spec.grace === undefined ? (usual < quarter ? usual : quarter) : durationOf(spec.grace);
   return {
     timeout,
     grace,
@@ -51,35 +44,15 @@ export function runPlanOf(spec: AgentSpec): RunPlan {
   };
 }
 
-/** What the schema does not bound: sizes, durations, and names that may be there once. */
+/** `invalid_request` with all that the schema can't say. */
 export function checkAgentSpec(spec: AgentSpec): void {
-  const { destinations } = runPlanOf(spec);
-  const bytes = Buffer.byteLength(JSON.stringify(spec));
-  const twice = destinations.find((name, index) => destinations.indexOf(name) !== index);
-  refuseFaults([
-    ...(bytes > agentLimits.specBytesMax
-      ? [
-          {
-            pointer: "/spec",
-            message: `the spec takes ${bytes} bytes of JSON, at most ${agentLimits.specBytesMax} are kept`,
-          },
-        ]
-      : []),
-    ...(twice === undefined
-      ? []
-      : [{ pointer: "/spec/destinations", message: `two destinations are called ${twice}` }]),
-    ...(destinations.includes(inbox)
-      ? [{ pointer: "/spec/destinations", message: `${inbox} is the name of the built-in one` }]
-      : []),
-  ]);
+  refuseFaults(agentRuleProblems(spec).map(({ pointer, message }) => ({ pointer, message })));
 }
 
-function durationOf(text: string, pointer: string): Microseconds {
+/** Of a template that `checkAgentSpec` has accepted. */
+function durationOf(text: string): Microseconds {
   const duration = parseDuration(text);
-  if (duration === undefined) throw invalid(pointer, "write a duration such as 90s, 10m or 1h30m");
+  if (duration === undefined)
+    throw new HoldfastError("internal", `a stored template has the duration ${text}`);
   return duration;
-}
-
-function invalid(pointer: string, message: string): HoldfastError {
-  return new HoldfastError("invalid_request", message, { fields: [{ pointer, message }] });
 }

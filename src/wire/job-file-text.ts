@@ -18,8 +18,7 @@ export function fileText(content: string | Uint8Array): Text {
 }
 
 function checkedText(text: string): Text {
-  if (text.trim() === "")
-    return refused(1, 1, "the file is empty; it begins with `apiVersion: holdfast/v1`");
+  if (text.trim() === "") return refused(1, 1, "the file is empty; it begins with `apiVersion: holdfast/v1`");
   // oxlint-disable-next-line no-control-regex -- Control characters are what this looks for.
   const control = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]|\p{Surrogate}/u.exec(text);
   if (control === null) return { ok: true, text };
