@@ -174,11 +174,13 @@ create table holdfast.incarnations (
   schema_minimum integer not null,
   schema_maximum integer not null,
   deployment_epoch bigint not null,
+  -- Of a controller: what it can run sandboxes with. What waits for another runtime waits for another controller.
+  runtimes text[] not null default '{}' constraint incarnations_runtimes check (cardinality(runtimes) <= 16),
   started_at timestamptz not null default holdfast.ledger_now(),
   seen_at timestamptz not null default holdfast.ledger_now(),
   ended_at timestamptz
 );
-grant select, insert, update (seen_at, ended_at), delete on holdfast.incarnations to holdfast_dispatcher;
+grant select, insert, update (seen_at, ended_at, runtimes), delete on holdfast.incarnations to holdfast_dispatcher;
 -- Nothing here is a tenant's, and every process may ask who else is there (M5).
 grant select on holdfast.incarnations to
   holdfast_gateway, holdfast_controller, holdfast_worker, holdfast_producer, holdfast_operator, holdfast_retention;

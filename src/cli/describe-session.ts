@@ -65,6 +65,8 @@ function sessionLines(
     field("Labels", labels === "" ? "none" : visible(labels)),
     field("Begun", `${instantText(session.created_at)} (${age(session.created_at, now)} ago)`),
   ];
+  if (session.blocked !== undefined)
+    lines.push(field("Blocked", colors.yellow(visible(session.blocked.message))));
   if (session.deleted_at !== null) lines.push(field("Deleted", instantText(session.deleted_at)));
   lines.push("", "Turns, newest first");
   if (activations.length === 0)

@@ -1,4 +1,4 @@
-import type { ArtifactView, AttemptView, JobView, PhaseView } from "../wire/job.ts";
+import type { ArtifactView, AttemptView, Blocked, JobView, PhaseView } from "../wire/job.ts";
 import type { JobPicture } from "./follow.ts";
 import type { Colors } from "./terminal.ts";
 import { between, elapsed } from "./time-text.ts";
@@ -72,10 +72,17 @@ export function stateWords(job: JobView): string {
       return `was cancelled${reason}`;
     case "queued":
     case "running":
-      return job.cancel_requested_at === null ? job.state : `is being cancelled${reason}`;
+      return job.cancel_requested_at === null
+        ? `${job.state}${blockedWords(job)}`
+        : `is being cancelled${reason}`;
     case "succeeded":
       return "succeeded";
   }
+}
+
+/** What keeps it from going on, after its state. */
+export function blockedWords({ blocked }: { readonly blocked?: Blocked | undefined }): string {
+  return blocked === undefined ? "" : `. ${visible(blocked.message)}`;
 }
 
 export function failureWords(failure: { readonly code: string; readonly message: string }): string {

@@ -11,6 +11,7 @@ import { sessionIdOf } from "./job-id.ts";
 import { readBounded } from "./job-source.ts";
 import { programName } from "./program-name.ts";
 import { eventText, outcomeWords, saidText, turnChange } from "./turn-text.ts";
+import { visible } from "./visible.ts";
 import { watchChanges } from "./watch-changes.ts";
 
 export interface SendFlags extends ServerFlags {
@@ -128,12 +129,14 @@ async function follow(
   throw new Error("the watch has ended");
 }
 
-/** A session's turns run one at a time: one before this that needs somebody holds it up. */
+/** A session's turns run one at a time: one before this that needs somebody holds it up, or no controller is there. */
 async function tellWhoWaits(
   { terminal }: CommandContext,
   client: Client,
   turn: ActivationView,
 ): Promise<void> {
+  const { blocked } = await client.getActivation(turn.session_id, turn.id);
+  if (blocked !== undefined) await terminal.err(`${visible(blocked.message)}\n`);
   if (turn.state !== "queued" || turn.ordinal === 1) return;
   for await (const before of client.listActivations(turn.session_id, { state: "waiting", limit: 1 })) {
     await terminal.err(`Turn ${before.ordinal} is before it and ${outcomeWords(before)}\n${nextOf(before)}`);

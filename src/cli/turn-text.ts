@@ -1,6 +1,6 @@
 import type { ActivationView } from "../wire/activation.ts";
 import type { ChangeEvent } from "../wire/job.ts";
-import { failureWords } from "./job-words.ts";
+import { blockedWords, failureWords } from "./job-words.ts";
 import type { Colors } from "./terminal.ts";
 import { visible } from "./visible.ts";
 
@@ -64,8 +64,8 @@ export function outcomeWords(turn: ActivationView): string {
     case "running":
     case "committing":
       return turn.last_failure === null
-        ? turn.state
-        : `${turn.state} after ${failureWords(turn.last_failure)}`;
+        ? `${turn.state}${blockedWords(turn)}`
+        : `${turn.state} after ${failureWords(turn.last_failure)}${blockedWords(turn)}`;
   }
 }
 

@@ -33,6 +33,39 @@ export const endIncarnation = statement<EndIncarnationParams, never, "exec">(
 where incarnation_id = $1 and ended_at is null`,
 );
 
+export interface AnnounceRuntimesParams {
+  readonly runtimes: readonly string[];
+  readonly incarnation: string;
+}
+
+/** A process that can run sandboxes says with what. */
+export const announceRuntimes = statement<AnnounceRuntimesParams, never, "exec">(
+  "incarnation.announceRuntimes",
+  "exec",
+  ["runtimes","incarnation"],
+  ["plain","plain"],
+  `update holdfast.incarnations set runtimes = $1
+where incarnation_id = $2 and ended_at is null`,
+);
+
+export type LiveRuntimesParams = Record<string, never>;
+
+export interface LiveRuntimesRow {
+  readonly runtime: string;
+}
+
+/** What the controllers have that have not ended and were seen lately. */
+export const liveRuntimes = statement<LiveRuntimesParams, LiveRuntimesRow, "many">(
+  "incarnation.liveRuntimes",
+  "many",
+  [],
+  [],
+  `select distinct r.runtime as "runtime"
+from holdfast.incarnations i cross join unnest(i.runtimes) as r(runtime)
+where i.ended_at is null and i.seen_at > (select holdfast.ledger_now()) - interval '2 minutes'
+order by 1`,
+);
+
 export interface LiveIncarnationsParams {
   readonly within_us: bigint;
 }

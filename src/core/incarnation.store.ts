@@ -1,7 +1,7 @@
 import { brandId, type IncarnationId, uuidv7 } from "./ids.ts";
 import * as sql from "./incarnation.sql.ts";
 import type { Incarnation } from "./incarnation.ts";
-import { type Database, runAlone } from "./postgres/transition.ts";
+import { type Database, runAlone, type Transaction } from "./postgres/transition.ts";
 import type { Microseconds } from "./time.ts";
 
 /** Makes this run of the process known to the store, before it takes its first lease. */
@@ -19,6 +19,20 @@ export async function registerIncarnation(
     deployment_epoch: db.deploymentEpoch,
   });
   return id;
+}
+
+/** The process is a controller, and has these runtimes. */
+export async function announceRuntimes(
+  db: Pick<Database, "pools">,
+  id: IncarnationId,
+  runtimes: readonly string[],
+): Promise<void> {
+  await runAlone(db, "dispatcher", sql.announceRuntimes, { incarnation: id, runtimes });
+}
+
+/** The runtimes of controllers that are alive. What needs another one waits until there is one. */
+export async function liveRuntimes(tx: Transaction): Promise<ReadonlySet<string>> {
+  return new Set((await tx.run(sql.liveRuntimes, {})).map(({ runtime }) => runtime));
 }
 
 /** The process has ended. Ending it again changes nothing. The lease keeper does this when it is closed. */

@@ -2,6 +2,7 @@ import { Type } from "typebox";
 import type { BlobStore } from "../core/blob.port.ts";
 import type { Answer } from "../core/command.ts";
 import { brandId, type JobId } from "../core/ids.ts";
+import { blockedIn } from "../http/blocked.ts";
 import { type Gateway, type GatewayServer, principalOf, type Routes } from "../http/gateway.ts";
 import { command, sendAnswer } from "../http/idempotency.ts";
 import { LabelQuery, labelsOf, oneOrMore } from "../http/label-query.ts";
@@ -26,7 +27,13 @@ import {
 import { checkSubmission } from "../wire/submission.ts";
 import { artifactRoute } from "./http-artifact.ts";
 import { logRoute } from "./http-log.ts";
-import { inspectArtifacts, inspectAttempt, inspectAttempts, inspectPlan } from "./inspect.store.ts";
+import {
+  inspectArtifacts,
+  inspectAttempt,
+  inspectAttempts,
+  inspectPlan,
+  neededRuntime,
+} from "./inspect.store.ts";
 import {
   cancelJob,
   getJob,
@@ -167,8 +174,12 @@ function readRoutes(server: GatewayServer, gateway: Gateway): void {
   const list = <T extends Type.TSchema>(item: T) => Type.Object({ items: Type.Array(item) }, closed);
 
   server.get("/v1/jobs/:id", describe("getJob", "A job", JobView), async (request, reply) => {
-    const row = await look(gateway, request, (tx) => getJob(tx, jobOf(request.params)));
-    return reply.header("etag", etagOf(row.resource_version)).send(jobView(row));
+    const { row, blocked } = await look(gateway, request, async (tx) => {
+      const row = await getJob(tx, jobOf(request.params));
+      const needed = await neededRuntime(tx, row);
+      return { row, blocked: needed === undefined ? {} : (await blockedIn(tx))(needed) };
+    });
+    return reply.header("etag", etagOf(row.resource_version)).send({ ...jobView(row), ...blocked });
   });
   server.get("/v1/jobs/:id/spec", describe("getJobSpec", "Its spec, as submitted", JobSpec), (request) =>
     look(gateway, request, async (tx) => (await getJobSpec(tx, jobOf(request.params))).spec),

@@ -10,6 +10,11 @@ left join holdfast.log_archives l on l.tenant_id = a.tenant_id and l.owner_kind 
 where a.tenant_id = holdfast.current_tenant() and a.job_id = :job
 order by a.ordinal;
 
+-- What the attempt that is not over runs with.
+-- name: readActiveRuntime :maybe
+select a.plan ->> 'runtime' as "runtime!" from holdfast.execution_attempts a
+where a.tenant_id = holdfast.current_tenant() and a.job_id = :job and a.state = 'active';
+
 -- name: listPhases :many
 select p.attempt_id, p.number, p.name, p.kind, p.state, p.started_at, p.finished_at, p.failure_code, p.failure_message, p.progress_message,
   p.progress_percent, p.result

@@ -44,6 +44,24 @@ where a.tenant_id = holdfast.current_tenant() and a.job_id = $1
 order by a.ordinal`,
 );
 
+export interface ReadActiveRuntimeParams {
+  readonly job: string;
+}
+
+export interface ReadActiveRuntimeRow {
+  readonly runtime: string;
+}
+
+/** What the attempt that is not over runs with. */
+export const readActiveRuntime = statement<ReadActiveRuntimeParams, ReadActiveRuntimeRow, "maybe">(
+  "inspect.readActiveRuntime",
+  "maybe",
+  ["job"],
+  ["plain"],
+  `select a.plan ->> 'runtime' as "runtime" from holdfast.execution_attempts a
+where a.tenant_id = holdfast.current_tenant() and a.job_id = $1 and a.state = 'active'`,
+);
+
 export interface ListPhasesParams {
   readonly attempts: readonly string[];
 }

@@ -1,5 +1,5 @@
 import { HoldfastError } from "../core/errors.ts";
-import type { JobId } from "../core/ids.ts";
+import { brandId, type JobId } from "../core/ids.ts";
 import type { Transaction } from "../core/postgres/transition.ts";
 import { formatInstant, type Instant } from "../core/time.ts";
 import type {
@@ -24,10 +24,11 @@ import {
   listPhases,
   listPins,
   type ReadArtifactRow,
+  readActiveRuntime,
   readArtifact,
   readPlan,
 } from "./inspect.sql.ts";
-import { getJob } from "./job.store.ts";
+import { getJob, type JobRow } from "./job.store.ts";
 
 /** `not_found` when there is no such job. A job that never started has none. */
 export async function inspectAttempts(tx: Transaction, job: JobId): Promise<AttemptView[]> {
@@ -50,6 +51,13 @@ export async function inspectAttempt(tx: Transaction, job: JobId, ordinal: numbe
   const found = (await inspectAttempts(tx, job)).find(({ attempt }) => attempt === ordinal);
   if (found === undefined) throw new HoldfastError("not_found", "there is no such attempt");
   return found;
+}
+
+/** The runtime without which a job does not go on: any for one that waits, none for one that is over. */
+export async function neededRuntime(tx: Transaction, job: JobRow): Promise<string | null | undefined> {
+  if (job.state === "queued") return null;
+  if (job.state !== "running") return undefined;
+  return (await tx.run(readActiveRuntime, { job: brandId<JobId>(job.job_id) }))?.runtime;
 }
 
 /** What it was going to do, whatever has become of it since (E14). */

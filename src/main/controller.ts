@@ -1,6 +1,7 @@
 import type { Logger } from "pino";
 import type { BlobStore } from "../core/blob.port.ts";
 import type { TenantId } from "../core/ids.ts";
+import { announceRuntimes } from "../core/incarnation.store.ts";
 import { type LedgerRetention, startLedgerSweep } from "../core/ledger-sweep.ts";
 import { monotonicMs } from "../core/monotonic.ts";
 import { publicationKind } from "../core/outbox.store.ts";
@@ -102,6 +103,7 @@ export async function openController(
   role: ControllerRole,
 ): Promise<RunningController> {
   const { db, holder, lookout, keeper, reader, leaseUs } = foundation;
+  await announceRuntimes(db, holder, [role.runtime.kind]);
   const metrics = role.metrics ?? openMetrics({ release: "unknown", process: "controller" });
   let sweptAt: number | null = null;
   let watched: Watched | null = null;

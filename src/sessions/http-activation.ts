@@ -2,6 +2,7 @@ import { Type } from "typebox";
 import type { Answer } from "../core/command.ts";
 import type { Transaction } from "../core/postgres/transition.ts";
 import { instant } from "../core/time.ts";
+import { blockedIn } from "../http/blocked.ts";
 import { type Gateway, type GatewayServer, principalOf } from "../http/gateway.ts";
 import { command, type Mutation, sendAnswer } from "../http/idempotency.ts";
 import { oneOrMore } from "../http/label-query.ts";
@@ -124,7 +125,7 @@ function listRoute(server: GatewayServer, gateway: Gateway): void {
       const start = query.page_token === undefined ? null : decodePageToken(bound, query.page_token);
       const limit = pageLimitOf(query.limit, gateway.limits);
       return look(gateway, request, async (tx) => {
-        await getSession(tx, session);
+        const { runtime } = await getSession(tx, session);
         // A place in the session stands in the token where other lists have a time.
         const from =
           start === null ? {} : backwards ? { before: BigInt(start.at) } : { after: BigInt(start.at) };
@@ -133,7 +134,7 @@ function listRoute(server: GatewayServer, gateway: Gateway): void {
         const last = items.at(-1);
         const more = rows.length > limit && last !== undefined;
         return {
-          items: items.map(activationView),
+          items: items.map(shownBy(await blockedIn(tx), runtime)),
           next_page_token: more
             ? encodePageToken(bound, { at: instant(last.ordinal), id: last.activation_id })
             : null,
@@ -159,11 +160,22 @@ function getRoute(server: GatewayServer, gateway: Gateway): void {
     },
     async (request, reply) => {
       const { id, activation } = request.params;
-      const row = await look(gateway, request, (tx) => getActivation(tx, id, activation));
-      return reply.header("etag", etagOf(row.resource_version)).send(activationView(row));
+      const { row, shown } = await look(gateway, request, async (tx) => {
+        const { runtime } = await getSession(tx, id);
+        const row = await getActivation(tx, id, activation);
+        return { row, shown: shownBy(await blockedIn(tx), runtime) };
+      });
+      return reply.header("etag", etagOf(row.resource_version)).send(shown(row));
     },
   );
 }
+
+/** With what keeps it from going on, which a controller would have to do. */
+const shownBy =
+  (blocked: Awaited<ReturnType<typeof blockedIn>>, runtime: string) => (row: ActivationRow) => ({
+    ...activationView(row),
+    ...(["queued", "running", "committing"].includes(row.state) ? blocked(runtime) : {}),
+  });
 
 /** With the session locked, so that what is checked stays true until the commit. */
 async function check(tx: Transaction, { id, activation }: Named, condition: IfMatch): Promise<void> {

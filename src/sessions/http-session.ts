@@ -2,6 +2,7 @@ import { Type } from "typebox";
 import type { Answer } from "../core/command.ts";
 import { isHoldfastError } from "../core/errors.ts";
 import type { Transaction } from "../core/postgres/transition.ts";
+import { blockedIn } from "../http/blocked.ts";
 import { type Gateway, type GatewayServer, principalOf } from "../http/gateway.ts";
 import { command, sendAnswer } from "../http/idempotency.ts";
 import { LabelQuery, labelsOf, oneOrMore } from "../http/label-query.ts";
@@ -136,7 +137,7 @@ function listRoute(server: GatewayServer, gateway: Gateway): void {
             ? { sessions: [], next: null }
             : await listSessions(tx, { agent, states, labels }, { after, limit });
         return {
-          items: sessions.map(sessionView),
+          items: sessions.map(shownBy(await blockedIn(tx))),
           next_page_token:
             next === null ? null : encodePageToken(bound, { at: next.createdAt, id: next.session }),
           cursor: await listCursor(tx, tenant),
@@ -145,6 +146,12 @@ function listRoute(server: GatewayServer, gateway: Gateway): void {
     },
   );
 }
+
+/** With what keeps it from going on: a deleted one needs nobody any more. */
+const shownBy = (blocked: Awaited<ReturnType<typeof blockedIn>>) => (row: SessionRow) => ({
+  ...sessionView(row),
+  ...(row.deleted_at === null ? blocked(row.runtime) : {}),
+});
 
 /** Undefined: nobody has the name, so nothing is begun with it. */
 async function agentNamed(tx: Transaction, name: string): Promise<string | undefined> {
@@ -170,8 +177,11 @@ function getRoute(server: GatewayServer, gateway: Gateway): void {
       },
     },
     async (request, reply) => {
-      const row = await look(gateway, request, (tx) => getSession(tx, request.params.id));
-      return reply.header("etag", etagOf(row.resource_version)).send(sessionView(row));
+      const { row, shown } = await look(gateway, request, async (tx) => ({
+        row: await getSession(tx, request.params.id),
+        shown: shownBy(await blockedIn(tx)),
+      }));
+      return reply.header("etag", etagOf(row.resource_version)).send(shown(row));
     },
   );
 }

@@ -4,6 +4,7 @@ import { assertInvariants } from "../../test/support/invariants.ts";
 import { tenantA } from "../../test/support/kernel.ts";
 import { openTurns } from "../../test/support/turns.ts";
 import { HoldfastError, isHoldfastError } from "../core/errors.ts";
+import type { HeldLease } from "../core/lease.ts";
 import { type Transaction, transition, view } from "../core/postgres/transition.ts";
 import { stampAll } from "../core/sequencer.ts";
 import { deleteAgent, getAgentByName, patchAgent } from "./agent.store.ts";
@@ -160,7 +161,7 @@ test("an agent with a session is not deleted, and one that is has its name free 
 test("of a tenant no more activations are at work at once than its bound; each end wakes the one that waited longest", async () => {
   const agent = await turns.agent();
   const world = { runsMax: 2 };
-  const held = [];
+  const held: HeldLease[] = [];
   for (let n = 0; n < 4; n += 1) {
     const session = await turns.session(agent);
     await turns.admit(session);

@@ -1,6 +1,6 @@
 import { type Static, Type } from "typebox";
 import { agentProtocolLimits } from "./agent-protocol.ts";
-import { Failure, Sha256, Timestamp, Uuid } from "./job.ts";
+import { Blocked, Failure, Sha256, Timestamp, Uuid } from "./job.ts";
 import { Permission } from "./session.ts";
 
 const closed = { additionalProperties: false } as const;
@@ -73,6 +73,7 @@ export const ActivationView = Type.Object(
     finished_at: Nullable(Timestamp),
     cancel_requested_at: Nullable(Timestamp),
     cancel_reason: Nullable(Type.String()),
+    blocked: Type.Optional(Blocked),
   },
   titled("ActivationView"),
 );

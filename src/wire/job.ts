@@ -145,6 +145,12 @@ const Nullable = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type
 
 export const Failure = Type.Object({ code: Type.String(), message: Type.String() }, titled("Failure"));
 
+/** Why nothing of it goes on until an operator does something: found when it was asked for, and no part of a change. */
+export const Blocked = Type.Object(
+  { code: Type.Literal("no_controller"), message: Type.String() },
+  titled("Blocked"),
+);
+
 /** A job as the API shows it, and the body of its changes. */
 export const JobView = Type.Object(
   {
@@ -163,6 +169,7 @@ export const JobView = Type.Object(
     cancel_requested_at: Nullable(Timestamp),
     cancel_reason: Nullable(Type.String()),
     failure: Nullable(Failure),
+    blocked: Type.Optional(Blocked),
   },
   titled("JobView"),
 );
@@ -374,6 +381,7 @@ export type PhaseSpec = Static<typeof PhaseSpec>;
 export type PhaseKind = Static<typeof PhaseKind>;
 export type JobSubmission = Static<typeof JobSubmission>;
 export type JobState = Static<typeof JobState>;
+export type Blocked = Static<typeof Blocked>;
 export type JobView = Static<typeof JobView>;
 export type PhaseView = Static<typeof PhaseView>;
 export type SandboxView = Static<typeof SandboxView>;

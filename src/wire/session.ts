@@ -1,6 +1,6 @@
 import { type Static, Type } from "typebox";
 import { AgentPatch } from "./agent.ts";
-import { Labels, Name, Sha256, Timestamp, Uuid } from "./job.ts";
+import { Blocked, Labels, Name, Sha256, Timestamp, Uuid } from "./job.ts";
 
 const closed = { additionalProperties: false } as const;
 /** The title names the shape in the OpenAPI document. */
@@ -77,6 +77,7 @@ export const SessionView = Type.Object(
     created_at: Timestamp,
     updated_at: Timestamp,
     deleted_at: Nullable(Timestamp),
+    blocked: Type.Optional(Blocked),
   },
   titled("SessionView"),
 );

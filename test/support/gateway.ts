@@ -119,6 +119,13 @@ export async function openBench(
     const { id, token } = await createToken(kernel.db, grant);
     return { tenant, principal, token, tokenId: id };
   };
+  // Somewhere there is a controller: without one, all that waits would say so.
+  await kernel.ask(
+    `insert into holdfast.incarnations
+       (incarnation_id, process, release, schema_minimum, schema_maximum, deployment_epoch, runtimes, seen_at)
+     select gen_random_uuid(), 'controller', 'test', 0, 9000, deployment_epoch, '{process,kubernetes,opensandbox}',
+       now() + interval '1 day' from holdfast.store`,
+  );
   await createTenant(kernel.db, tenantA);
   await createTenant(kernel.db, tenantB);
   const a = await caller(tenantA, ["*"]);
