@@ -88,6 +88,8 @@ export function startEngine(options: EngineOptions): Engine {
     scheduled = true;
     setImmediate(() => {
       scheduled = false;
+      // All of it may have expired while this process stood still: then no turn comes that would leave it out.
+      if ((claimed[0]?.heldUntilMs ?? Number.POSITIVE_INFINITY) <= monotonicMs()) forget([]);
       if (!claiming && wantsClaim()) follow(claim());
       if (!turning && (done.length > 0 || permittable().length > 0 || givesBack())) follow(turn());
       if (idle()) closed();
