@@ -432,6 +432,11 @@ create function holdfast.close_item(
 begin
   perform holdfast.observe_closure(w, p_reason, now);
   if holdfast.work_is_unknown(l.tenant_id, l.resource_id) then
+    -- No row of history says how this attempt ended.
+    if p_holder is not null then
+      insert into holdfast.work_attempts (tenant_id, work_id, attempt, holder, epoch, outcome, ended_at, permit_admitted_at, failure_code, failure_message)
+      values (l.tenant_id, l.resource_id, l.attempt, p_holder, p_epoch, 'failed', now, p_admitted, p_code, left(p_message, 1000));
+    end if;
     perform holdfast.suspend_item(l.tenant_id, l.resource_id, 'outcome_unknown', null, now);
     return 'suspended';
   end if;
@@ -525,7 +530,12 @@ begin
       values (p_tenant, p_work, l.attempt, p_holder, p_epoch, 'returned', now, l.permit_admitted_at);
       perform holdfast.rest_item(p_tenant, p_work, l.attempt - 1, l.due_at);
     when 'cancel_pending' then
+      insert into holdfast.work_attempts (tenant_id, work_id, attempt, holder, epoch, outcome, ended_at, permit_admitted_at)
+      values (p_tenant, p_work, l.attempt, p_holder, p_epoch, 'returned', now, l.permit_admitted_at);
+      l.attempt := l.attempt - 1;
       if holdfast.work_is_unknown(p_tenant, p_work) then
+        update holdfast.leases_work k set attempt = l.attempt
+        where k.tenant_id = p_tenant and k.kind = 'work' and k.resource_id = p_work;
         perform holdfast.suspend_item(p_tenant, p_work, 'outcome_unknown', null, now);
       else
         perform holdfast.finish_item(l, 'cancelled_before_effect', null, null, null, null, null, null, now);

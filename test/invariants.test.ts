@@ -13,15 +13,21 @@ import { sessionCorruptions } from "./support/session-corruptions.ts";
 import { liveThroughSessions } from "./support/session-life.ts";
 import { liveThrough } from "./support/stored-life.ts";
 import { openTurns } from "./support/turns.ts";
+import { openWorkApi } from "./support/work-api.ts";
+import { workCorruptions } from "./support/work-corruptions.ts";
+import { liveThroughWork } from "./support/work-life.ts";
 
-/** Two stores that have lived: one of jobs, one of sessions. */
+/** Stores that have lived: one of jobs, one of sessions, one of Work. */
 const bench = await openAttempts({ after }, { slots: 4 });
 const turns = await openTurns({ after });
 await liveThrough(bench);
 await liveThroughSessions(turns);
+const effects = await openWorkApi({ after });
+await liveThroughWork(effects);
 const worlds = [
   { kernel: bench.kernel, corruptions },
   { kernel: turns.kernel, corruptions: sessionCorruptions },
+  { kernel: effects.bench.kernel, corruptions: workCorruptions },
 ];
 
 async function superuserOf(kernel: Kernel): Promise<Client> {

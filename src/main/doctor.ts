@@ -15,6 +15,7 @@ import { executionInvariants } from "../executions/invariants.ts";
 import { sandboxInvariants } from "../sandboxes/invariants.ts";
 import { sessionInvariants } from "../sessions/invariants.ts";
 import type { DoctorReport } from "../wire/doctor.ts";
+import { workInvariants } from "../work/invariants.ts";
 
 /** Everything that is always true of a store. */
 export const allInvariants: readonly Invariant[] = [
@@ -22,6 +23,7 @@ export const allInvariants: readonly Invariant[] = [
   ...sandboxInvariants,
   ...executionInvariants,
   ...sessionInvariants,
+  ...workInvariants,
 ];
 
 const findingsOfACheckMax = 20;
