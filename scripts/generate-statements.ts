@@ -1,16 +1,17 @@
 /**
  * `npm run generate`: write `x.sql.ts` beside each `x.sql` below `src`, typed by a PostgreSQL that has the
- * migrated schema. `--check` writes nothing and fails when a file would change.
+ * migrated schema, and what each migration makes of the schema into `migrations/catalogue.json`. `--check` writes nothing and fails when a file would change.
  */
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { Client } from "pg";
-import { applySchema } from "../src/core/schema/migrate.ts";
+import { catalogueFile } from "../src/core/schema/catalogue.ts";
 import { readMigrations, readRoles } from "../src/core/schema/migrations.ts";
 import { applyRoles } from "../src/core/schema/roles.ts";
 import { startPostgres } from "../src/dev/postgres/server.ts";
+import { recordCatalogue } from "./catalogue/record.ts";
 import { drift, generate } from "./statements/generate.ts";
 
 const root = resolve(import.meta.dirname, "..");
@@ -32,7 +33,7 @@ try {
 
 async function run(client: Client): Promise<number> {
   await applyRoles(client, await readRoles(migrations));
-  await applySchema(client, { migrations: await readMigrations(migrations) });
+  const catalogue = await recordCatalogue(client, await readMigrations(migrations));
   // As every connection of a process has it: a statement names the schema of all that it uses.
   await client.query("set search_path = pg_catalog, pg_temp");
   const { modules, problems } = await generate(root, client);
@@ -40,10 +41,14 @@ async function run(client: Client): Promise<number> {
   if (problems.length > 0) return 1;
 
   const differing = await drift(root, modules);
+  const path = join(migrations, catalogueFile);
+  const stale = (await readFile(path, "utf8").catch(() => "")) !== catalogue;
   if (flags.check) {
     for (const path of differing) console.error(`${path} is not what its SQL says: npm run generate`);
-    return differing.length === 0 ? 0 : 1;
+    if (stale) console.error(`${path} is not what the migrations make: npm run generate`);
+    return differing.length === 0 && !stale ? 0 : 1;
   }
+  if (stale) await writeFile(path, catalogue);
   for (const path of differing) {
     const module = modules.find((candidate) => candidate.path === path);
     // A module that no .sql file stands behind any more is removed.

@@ -256,6 +256,12 @@ function operatorCommands(program: Command, context: CommandContext): void {
       write: (text) => void terminal.out(text),
     }),
   );
+  lazyCommand(program, "drain", "admit nothing new of some kinds while the rest goes on", async () =>
+    (await import("./drain.ts")).drainCommand(context),
+  );
+  lazyCommand(program, "resume", "admit drained kinds again", async () =>
+    (await import("./drain.ts")).resumeCommand(context),
+  );
   lazyCommand(program, "token", "make, list, rotate and revoke the tokens of a tenant", async () =>
     (await import("./token.ts")).tokenCommand(context),
   );

@@ -1,20 +1,27 @@
 import { Command } from "commander";
+import { postgresUrl } from "../config/postgres-url.ts";
+import { rotateDeployment } from "../core/deployment.store.ts";
 import { HoldfastError } from "../core/errors.ts";
 import { connectDirect } from "../core/postgres/direct.ts";
+import { type MigrationEffect, readCatalogue } from "../core/schema/catalogue.ts";
 import { applySchema } from "../core/schema/migrate.ts";
 import {
   type Migration,
   migrationLabel,
   readMigrations,
-  readOnlineSteps,
   readRoles,
   releaseMigrations,
 } from "../core/schema/migrations.ts";
+import { type OnlineStep, readOnlineSteps, runOnlineSteps } from "../core/schema/online.ts";
+import { schemaPlan } from "../core/schema/plan.ts";
 import { applyRoles } from "../core/schema/roles.ts";
 import { schemaScript } from "../core/schema/script.ts";
 import type { SchemaSession } from "../core/schema/session.ts";
-import { type SchemaStatus, schemaStatus } from "../core/schema/status.ts";
+import { schemaStatus, takeLookingRole } from "../core/schema/status.ts";
+import { verifySchema } from "../core/schema/verify.ts";
 import { seconds } from "../core/time.ts";
+import { withOperator } from "./operator.ts";
+import { lines, planText, statusText, statusView, verificationText } from "./schema-text.ts";
 
 /** What the commands take from their surroundings. */
 export interface SchemaCommandContext {
@@ -23,11 +30,19 @@ export interface SchemaCommandContext {
   /** The id that a new store gets; an existing one keeps its own. */
   readonly installation: string | undefined;
   readonly write: (text: string) => void;
+  /** Where the migrations are; a test's own, or the release's. */
+  readonly directory?: string;
 }
 
 interface Flags {
   readonly databaseUrl?: string;
   readonly output: "text" | "json";
+}
+
+interface Release {
+  readonly migrations: readonly Migration[];
+  readonly effects: readonly MigrationEffect[];
+  readonly steps: readonly OnlineStep[];
 }
 
 /** `holdfast schema …`: the explicit step that changes the schema, and what can be seen of it (M1, M3, M5). */
@@ -36,31 +51,68 @@ export function schemaCommand(context: SchemaCommandContext): Command {
   const print = (flags: Flags, value: unknown, text: string) => {
     context.write(flags.output === "json" ? `${JSON.stringify(value, jsonValue, 2)}\n` : text);
   };
+  const directory = async () => context.directory ?? (await releaseMigrations());
+  const release = async (): Promise<Release> => {
+    const folder = await directory();
+    const [migrations, effects, steps] = await Promise.all([
+      readMigrations(folder),
+      readCatalogue(folder),
+      readOnlineSteps(folder),
+    ]);
+    return { migrations, effects, steps };
+  };
+  const look = (flags: Flags, { migrations, steps }: Release) =>
+    withSession(context, flags, async (session) => {
+      await takeLookingRole(session);
+      return schemaStatus(session, migrations, { steps });
+    });
 
-  subcommand(command, "status", "which store this is, and whether this release fits it")
+  subcommand(command, "status", "which store this is, who uses it, and whether this release fits it", [
+    ["holdfast schema status", "with the login of any process"],
+    ["holdfast schema status --check && …", "only when this release may write"],
+  ])
     .option("--check", "fail, with the exit code of the reason, when this release may not write", false)
     .action(async (flags: Flags & { readonly check: boolean }) => {
-      const status = await withSession(context, flags, statusOf);
-      print(flags, summary(status), statusText(status));
+      const status = await look(flags, await release());
+      print(flags, statusView(status), statusText(status));
       if (flags.check && status.write !== null) throw status.write;
     });
 
-  subcommand(command, "plan", "what `apply` would do").action(async (flags: Flags) => {
-    const status = await withSession(context, flags, statusOf);
+  subcommand(command, "plan", "what `apply` would do, what it locks, and what has to be stopped first", [
+    ["holdfast schema plan -o json", "for programs"],
+  ]).action(async (flags: Flags) => {
+    const own = await release();
+    const status = await look(flags, own);
     if (status.problem !== null) throw status.problem;
-    const online = await readOnlineSteps(await releaseMigrations());
-    const pending = status.pending.map(migrationLabel);
-    print(flags, { pending, online }, lines(pending.length === 0 ? ["nothing to apply"] : pending));
+    const plan = schemaPlan(status, own.effects);
+    print(flags, plan, planText(plan));
   });
 
-  subcommand(command, "apply", "apply what is missing, as holdfast_owner")
+  subcommand(command, "apply", "apply what is missing, as holdfast_owner", [
+    ["holdfast schema apply", "again changes nothing; after a broken connection it goes on"],
+    ["holdfast schema apply --online", "then what can't run in a transaction, while everything goes on"],
+  ])
     .option("--lock-timeout <seconds>", "how long to wait for a lock on a table", "10")
-    .action(async (flags: Flags & { readonly lockTimeout: string }) => {
-      const migrations = await release();
+    .option("--online", "run the online steps that are left", false)
+    .action(async (flags: Flags & { readonly lockTimeout: string; readonly online: boolean }) => {
+      const { migrations, effects, steps } = await release();
+      if (flags.online) {
+        const run = await withSession(context, flags, (session) =>
+          runOnlineSteps(session, { steps, version: migrations.length }),
+        );
+        const done = run.map(({ name }) => name);
+        return print(
+          flags,
+          { online: done },
+          lines(done.length === 0 ? ["nothing to run"] : done.map((name) => `ran ${name}`)),
+        );
+      }
+      const lockTimeout = seconds(wholeNumber(flags.lockTimeout, "--lock-timeout"));
       const result = await withSession(context, flags, (session) =>
         applySchema(session, {
           migrations,
-          lockTimeout: seconds(wholeSeconds(flags.lockTimeout)),
+          effects,
+          lockTimeout,
           ...(context.installation === undefined ? {} : { installation: context.installation }),
         }),
       );
@@ -72,31 +124,95 @@ export function schemaCommand(context: SchemaCommandContext): Command {
       print(flags, { applied, version: result.version }, lines(text));
     });
 
-  subcommand(command, "roles", "make the roles of the recipe (needs CREATEROLE)")
+  subcommand(command, "verify", "compare checksums and catalogue with what a fresh install has", [
+    ["holdfast schema verify", "one digest: the same on a fresh and on an upgraded store"],
+  ]).action(async (flags: Flags) => {
+    const { migrations, effects } = await release();
+    const found = await withSession(context, flags, async (session) => {
+      await takeLookingRole(session);
+      return verifySchema(session, migrations, effects);
+    });
+    print(flags, found, verificationText(found));
+    const differing = found.missing.length + found.changed.length + found.unexpected.length;
+    if (differing > 0) {
+      throw new HoldfastError("schema_drift", `${String(differing)} objects differ from a fresh install's`);
+    }
+  });
+
+  subcommand(command, "roles", "make the roles of the recipe (needs CREATEROLE)", [
+    ["holdfast schema roles", "once a cluster of PostgreSQL; again changes nothing"],
+    ["holdfast schema roles --print", "the SQL, for somebody who may run it"],
+  ])
     .option("--print", "print the recipe instead of running it", false)
     .action(async (flags: Flags & { readonly print: boolean }) => {
-      const recipe = await readRoles(await releaseMigrations());
+      const recipe = await readRoles(await directory());
       if (flags.print) return context.write(recipe);
       await withSession(context, flags, (session) => applyRoles(session, recipe));
       print(flags, { applied: true }, "the roles are as the recipe has them\n");
     });
 
+  subcommand(
+    command,
+    "rotate-epoch",
+    "begin the next deployment epoch: older processes commit nothing more",
+    [
+      [
+        'holdfast schema rotate-epoch --from 3 --reason "node-7 is unreachable"',
+        "when all have been stopped",
+      ],
+      ["holdfast schema rotate-epoch --from 3 --reason … --cut-off", "also while some are alive"],
+    ],
+  )
+    .requiredOption("--from <epoch>", "the epoch that you saw: another one changes nothing")
+    .requiredOption("--reason <text>", "why; kept with your login")
+    .option("--cut-off", "also when processes of it are alive", false)
+    .action(
+      async (flags: Flags & { readonly from: string; readonly reason: string; readonly cutOff: boolean }) => {
+        const rotation = {
+          from: BigInt(wholeNumber(flags.from, "--from")),
+          reason: flags.reason,
+          cutOff: flags.cutOff,
+        };
+        const { epoch, settled } = await withOperator(
+          postgresUrl(urlOf(context, flags)),
+          "holdfast/schema",
+          (db) => rotateDeployment(db, rotation),
+        );
+        const text = [`deployment epoch ${String(epoch)}`];
+        if (!settled) text.push("a transaction that began before is still open: look again");
+        print(flags, { epoch, settled }, lines(text));
+      },
+    );
+
   command
     .command("script")
-    .description("print the SQL that `apply` would run, for review")
+    .description("print the SQL that `apply` would run, with its checks, for review")
     .option("--from <version>", "the version that the store has", "0")
+    .addHelpText("after", examples([["holdfast schema script --from 11", "from there to this release"]]))
     .action(async (flags: { readonly from: string }) => {
-      context.write(schemaScript(await release(), { from: wholeNumber(flags.from, "--from") }));
+      const { migrations, effects } = await release();
+      context.write(schemaScript(migrations, { from: wholeNumber(flags.from, "--from"), effects }));
     });
   return command;
 }
 
-function subcommand(parent: Command, name: string, description: string): Command {
+function subcommand(
+  parent: Command,
+  name: string,
+  description: string,
+  shown: readonly (readonly [command: string, meaning: string])[],
+): Command {
   return parent
     .command(name)
     .description(description)
     .option("--database-url <url>", "the database (or HOLDFAST_DATABASE_URL)")
-    .option("-o, --output <format>", "text or json", outputFormat, "text");
+    .option("-o, --output <format>", "text or json", outputFormat, "text")
+    .addHelpText("after", examples(shown));
+}
+
+function examples(shown: readonly (readonly [command: string, meaning: string])[]): string {
+  const width = Math.max(...shown.map(([command]) => command.length));
+  return `\nExamples:\n${shown.map(([command, meaning]) => `  $ ${command.padEnd(width)}   ${meaning}`).join("\n")}`;
 }
 
 function outputFormat(text: string): Flags["output"] {
@@ -104,16 +220,18 @@ function outputFormat(text: string): Flags["output"] {
   throw new HoldfastError("invalid_configuration", "-o is text or json");
 }
 
+function urlOf(context: SchemaCommandContext, flags: Flags): string {
+  const url = flags.databaseUrl ?? context.databaseUrl;
+  if (url !== undefined) return url;
+  throw new HoldfastError("invalid_configuration", "give --database-url or set HOLDFAST_DATABASE_URL");
+}
+
 async function withSession<T>(
   context: SchemaCommandContext,
   flags: Flags,
   body: (session: SchemaSession) => Promise<T>,
 ): Promise<T> {
-  const url = flags.databaseUrl ?? context.databaseUrl;
-  if (url === undefined) {
-    throw new HoldfastError("invalid_configuration", "give --database-url or set HOLDFAST_DATABASE_URL");
-  }
-  const client = await connectDirect(url, "holdfast schema");
+  const client = await connectDirect(postgresUrl(urlOf(context, flags)).url, "holdfast schema");
   try {
     return await body(client);
   } finally {
@@ -121,60 +239,9 @@ async function withSession<T>(
   }
 }
 
-async function release(): Promise<Migration[]> {
-  return readMigrations(await releaseMigrations());
-}
-
-async function statusOf(session: SchemaSession): Promise<SchemaStatus> {
-  return schemaStatus(session, await release());
-}
-
-function summary(status: SchemaStatus): Record<string, unknown> {
-  return {
-    ...status,
-    applied: status.applied.map(({ version, name, checksum }) => ({ version, name, checksum })),
-    pending: status.pending.map(migrationLabel),
-    problem: reason(status.problem),
-    read: reason(status.read),
-    write: reason(status.write),
-  };
-}
-
-function reason(error: HoldfastError | null): Record<string, string> | null {
-  return error === null ? null : { code: error.code, detail: error.detail };
-}
-
-function statusText({ store, applied, pending, problem, supported, read, write }: SchemaStatus): string {
-  const version = applied.at(-1);
-  return lines([
-    `schema         ${version === undefined ? "none" : migrationLabel(version)}`,
-    `this release   understands ${String(supported.minimum)} to ${String(supported.maximum)}`,
-    ...(store === null
-      ? []
-      : [
-          `installation   ${store.installationId}`,
-          `incarnation    ${store.incarnationId}`,
-          `epoch          ${String(store.deploymentEpoch)}`,
-          `floors         read ${String(store.readerFloor)}, write ${String(store.writerFloor)}`,
-        ]),
-    `pending        ${pending.length === 0 ? "none" : pending.map(migrationLabel).join(", ")}`,
-    `reading        ${read?.detail ?? "fits"}`,
-    `writing        ${write?.detail ?? "fits"}`,
-    ...(problem === null ? [] : [`problem        ${problem.detail}`]),
-  ]);
-}
-
-function lines(text: readonly string[]): string {
-  return `${text.join("\n")}\n`;
-}
-
 /** JSON has no integers of 64 bits: they travel as decimal strings. */
 function jsonValue(_key: string, value: unknown): unknown {
   return typeof value === "bigint" ? value.toString() : value;
-}
-
-function wholeSeconds(text: string): number {
-  return wholeNumber(text, "--lock-timeout");
 }
 
 function wholeNumber(text: string, flag: string): number {

@@ -3,9 +3,7 @@ import { duration } from "../config/readers.ts";
 import { required } from "../config.ts";
 import { isHoldfastError } from "../core/errors.ts";
 import { brandId, isTenantId, isUuid, type TenantId } from "../core/ids.ts";
-import { openPools } from "../core/postgres/pool.ts";
 import type { Database } from "../core/postgres/transition.ts";
-import { checkCompatibility } from "../core/schema/compatibility.ts";
 import {
   createPrincipal,
   createTenant,
@@ -20,6 +18,7 @@ import { formatInstant, type Instant } from "../core/time.ts";
 import { type CommandContext, type OutputFormat, printValue } from "./context.ts";
 import { UsageError } from "./failures.ts";
 import { outputFlag } from "./flags.ts";
+import { withOperator } from "./operator.ts";
 import { tableText } from "./table.ts";
 import { age } from "./time-text.ts";
 import { visible } from "./visible.ts";
@@ -52,7 +51,7 @@ Examples:
 Scopes: ${scopes.join(", ")}. One with a resource's id behind it, such as jobs:read:ID, is good for that one alone.`,
     )
     .action((flags: TokenFlags) =>
-      withOperator(context, async (db) => {
+      withOperator(required(context.config, "database"), "holdfast/token", async (db) => {
         const tenant = await ensureTenant(db, flags.tenant);
         const named = { tenant, name: flags.principal };
         const principal = (await findPrincipal(db, named)) ?? (await createPrincipal(db, named));
@@ -76,7 +75,7 @@ Scopes: ${scopes.join(", ")}. One with a resource's id behind it, such as jobs:r
     .addOption(outputFlag("text", "json", "yaml"))
     .addHelpText("after", "\nExamples:\n  $ holdfast token list --tenant acme")
     .action((flags: Pick<TokenFlags, "tenant"> & { readonly output: OutputFormat }) =>
-      withOperator(context, async (db) => {
+      withOperator(required(context.config, "database"), "holdfast/token", async (db) => {
         const tokens = (await listTokens(db, tenantOf(flags.tenant))).map(tokenView);
         if (flags.output === "json" || flags.output === "yaml") {
           return printValue(context, flags.output, { items: tokens });
@@ -95,7 +94,7 @@ Scopes: ${scopes.join(", ")}. One with a resource's id behind it, such as jobs:r
       "\nExamples:\n  $ holdfast token rotate 01976b2c-0000-7000-8000-000000000000 --tenant acme --overlap 1h",
     )
     .action((id: string, flags: Pick<TokenFlags, "tenant"> & { readonly overlap: string }) =>
-      withOperator(context, async (db) => {
+      withOperator(required(context.config, "database"), "holdfast/token", async (db) => {
         const made = await rotateToken(db, {
           tenant: tenantOf(flags.tenant),
           token: tokenIdOf(id),
@@ -116,7 +115,7 @@ Scopes: ${scopes.join(", ")}. One with a resource's id behind it, such as jobs:r
       "\nExamples:\n  $ holdfast token revoke 01976b2c-0000-7000-8000-000000000000 --tenant acme",
     )
     .action((id: string, flags: Pick<TokenFlags, "tenant">) =>
-      withOperator(context, async (db) => {
+      withOperator(required(context.config, "database"), "holdfast/token", async (db) => {
         await revokeToken(db, { tenant: tenantOf(flags.tenant), token: tokenIdOf(id) });
         await context.terminal.out(`${id} is revoked\n`);
       }),
@@ -182,15 +181,5 @@ async function ensureTenant(db: Database, text: string): Promise<TenantId> {
   } catch (error) {
     if (!isHoldfastError(error, "conflict")) throw error;
     return brandId<TenantId>(text);
-  }
-}
-
-async function withOperator(context: CommandContext, body: (db: Database) => Promise<void>): Promise<void> {
-  const pools = openPools({ settings: required(context.config, "database"), name: "holdfast/token" });
-  try {
-    const store = await checkCompatibility(pools.of("operator"), { purpose: "write" });
-    await body({ pools, deploymentEpoch: store.deploymentEpoch, committed: () => undefined });
-  } finally {
-    await pools.close();
   }
 }

@@ -1,6 +1,7 @@
 import { HoldfastError } from "../errors.ts";
 import { sqlstateOf } from "../postgres/sqlstate.ts";
 import { type Microseconds, seconds, toMilliseconds } from "../time.ts";
+import type { MigrationEffect } from "./catalogue.ts";
 import {
   type AppliedMigration,
   historyRow,
@@ -9,7 +10,9 @@ import {
   readHistory,
 } from "./history.ts";
 import { type Migration, migrationLabel } from "./migrations.ts";
-import { inTransaction, rowsOf, type SchemaSession } from "./session.ts";
+import { inTransaction, type SchemaSession } from "./session.ts";
+import { assertMayChange, inTurn } from "./turn.ts";
+import { assertCatalogue } from "./verify.ts";
 
 export interface ApplyOptions {
   /** All migrations of this release, or for an upgrade test the first of them. */
@@ -20,6 +23,13 @@ export interface ApplyOptions {
   readonly lockTimeout?: Microseconds;
   /** How long to wait for another apply to finish. */
   readonly turnTimeout?: Microseconds;
+  /**
+   * What the migrations make (`catalogue.json`). With it each is checked before and after, inside its transaction,
+   * and all of them at the end; without it nothing is compared.
+   */
+  readonly effects?: readonly MigrationEffect[];
+  /** Called inside a migration's transaction, at its end. */
+  readonly beforeCommit?: (migration: Migration) => Promise<void>;
   /** Called after each commit. */
   readonly onApplied?: (migration: Migration) => void;
 }
@@ -29,10 +39,6 @@ export interface ApplyResult {
   readonly version: number;
 }
 
-/** Everybody who applies takes this session lock first. */
-const migrationLock = 7146290580n;
-const serverVersionMinimum = 170_000;
-
 /**
  * Bring the store to this release's schema (M1): in order, each migration in one transaction with its row of
  * history. Applying again changes nothing. Runs as `holdfast_owner`, which the session must be or be allowed
@@ -41,55 +47,32 @@ const serverVersionMinimum = 170_000;
  * Throws `owner_required`, `schema_busy`, `schema_drift`, `schema_incompatible` or `migration_failed`.
  */
 export async function applySchema(session: SchemaSession, options: ApplyOptions): Promise<ApplyResult> {
-  await assertServer(session);
-  await assertOwner(session);
-  await takeTurn(session, options.turnTimeout ?? seconds(300));
-  try {
+  await assertMayChange(session);
+  return inTurn(session, options.turnTimeout ?? seconds(300), async () => {
     const history = await makeHistory(session, options);
     const pending = pendingMigrations(options.migrations, history);
     for (const migration of pending) {
       await applyMigration(session, migration, options);
       options.onApplied?.(migration);
     }
-    return { applied: pending, version: history.length + pending.length };
-  } finally {
-    // A dead connection has let go of it already.
-    await session.query(`select pg_advisory_unlock(${String(migrationLock)})`).catch(() => undefined);
-  }
-}
-
-async function assertServer(session: SchemaSession): Promise<void> {
-  const [server] = await rowsOf<{ version: number }>(
-    session,
-    "select current_setting('server_version_num')::int4 as version",
-  );
-  if (server === undefined || server.version < serverVersionMinimum) {
-    throw new HoldfastError("schema_incompatible", "the server is older than PostgreSQL 17");
-  }
-}
-
-async function assertOwner(session: SchemaSession): Promise<void> {
-  const [role] = await rowsOf<{ user: string; may: boolean | null }>(
-    session,
-    `select session_user::text as user,
-       (select pg_has_role(session_user, oid, 'SET') from pg_roles where rolname = 'holdfast_owner') as may`,
-  );
-  if (role?.may === true) return;
-  const reason =
-    role?.may === false ? `${role.user} may not become holdfast_owner` : "the role holdfast_owner is missing";
-  throw new HoldfastError("owner_required", reason);
-}
-
-async function takeTurn(session: SchemaSession, turnTimeout: Microseconds): Promise<void> {
-  try {
+    const version = history.length + pending.length;
     await inTransaction(session, async () => {
-      await session.query(settings({ lockTimeout: turnTimeout }));
-      await session.query(`select pg_advisory_lock(${String(migrationLock)})`);
+      await session.query(ownerSettings(options));
+      await assertMade(session, version, options, "what was applied");
     });
-  } catch (error) {
-    if (sqlstateOf(error) !== lockNotAvailable) throw error;
-    throw new HoldfastError("schema_busy", "another apply is still running", { cause: error });
-  }
+    return { applied: pending, version };
+  });
+}
+
+/** Nothing when the caller has no catalogue. */
+async function assertMade(
+  session: SchemaSession,
+  version: number,
+  options: ApplyOptions,
+  when: string,
+): Promise<void> {
+  if (options.effects === undefined) return;
+  await assertCatalogue(session, options.migrations.slice(0, version), options.effects, when);
 }
 
 const lockNotAvailable = "55P03";
@@ -112,11 +95,15 @@ async function applyMigration(
   try {
     await inTransaction(session, async () => {
       await session.query(ownerSettings(options));
+      const label = migrationLabel(migration);
+      await assertMade(session, migration.version - 1, options, `before ${label}`);
       await session.query("select set_config('holdfast.installation', $1, true)", [
         options.installation ?? "",
       ]);
       await session.query(migration.sql);
       await session.query(historyRow(migration));
+      await assertMade(session, migration.version, options, `after ${label}, which was rolled back`);
+      await options.beforeCommit?.(migration);
     });
   } catch (error) {
     const state = sqlstateOf(error);
@@ -139,7 +126,7 @@ function lineOf({ sql }: Migration, error: Error): string {
 }
 
 /** Nothing of these outlives its transaction, so the session is given back as it came. */
-function settings({ lockTimeout }: { readonly lockTimeout?: Microseconds }): string {
+function settings({ lockTimeout }: Pick<ApplyOptions, "lockTimeout">): string {
   return [
     "set local statement_timeout = 0",
     "set local transaction_timeout = 0",

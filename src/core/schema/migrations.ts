@@ -16,12 +16,12 @@ export function migrationLabel(migration: { readonly version: number; readonly n
   return `${String(migration.version).padStart(4, "0")}_${migration.name}`;
 }
 
-const migrationFile = /^(\d{4})_([a-z0-9_]{1,60})\.sql$/;
+export const migrationFile = /^(\d{4})_([a-z0-9_]{1,60})\.sql$/;
 
-/** The migrations of a folder in order. Their numbers start at 1 and have no gap; nothing else may lie there. */
+/** The migrations of a folder in order. Their numbers start at 1 and have no gap; nothing else but generated JSON may lie there. */
 export async function readMigrations(directory: string): Promise<Migration[]> {
   const files = (await readdir(directory, { withFileTypes: true }))
-    .filter((entry) => entry.isFile() && entry.name !== rolesFile)
+    .filter((entry) => entry.isFile() && entry.name !== rolesFile && !entry.name.endsWith(".json"))
     .map((entry) => entry.name)
     .sort();
   const migrations: Migration[] = [];
@@ -44,12 +44,6 @@ const rolesFile = "roles.sql";
 /** The role recipe that ships beside the migrations (M3). */
 export function readRoles(directory: string): Promise<string> {
   return readFile(join(directory, rolesFile), "utf8");
-}
-
-/** Steps that PostgreSQL can't run in a transaction, by file name. They are listed so far, not run. */
-export async function readOnlineSteps(directory: string): Promise<string[]> {
-  const entries: string[] = await readdir(join(directory, "online")).catch(() => []);
-  return entries.filter((name) => migrationFile.test(name)).sort();
 }
 
 /** This release's own `migrations` folder, which lies beside `src` in a clone and beside `dist` in the package. */

@@ -1,15 +1,19 @@
+import { catalogueQuery, expectedObjects, type MigrationEffect } from "./catalogue.ts";
 import { historyRow, historyTable } from "./history.ts";
 import { ownerPrelude } from "./migrate.ts";
 import { type Migration, migrationLabel } from "./migrations.ts";
+import { migrationLock } from "./turn.ts";
 
 /**
  * What `applySchema` would run, as SQL for review and for those who apply by their own tools (M3). The same
- * migrations give the same bytes. Each transaction refuses a store that isn't exactly at the version before
- * it, so running the script twice, or from the wrong version, changes nothing.
+ * migrations give the same bytes. It makes the checks that apply makes: server and owner; the lock that whoever
+ * applies takes; each transaction refuses a store that isn't exactly at the version before it or has other bytes, so
+ * running the script twice, or from the wrong version, changes nothing; and, given what the migrations make, the
+ * catalogue before the first and inside the last.
  */
 export function schemaScript(
   migrations: readonly Migration[],
-  options: { readonly from?: number } = {},
+  options: { readonly from?: number; readonly effects?: readonly MigrationEffect[] } = {},
 ): string {
   const from = options.from ?? 0;
   const pending = migrations.filter((migration) => migration.version > from);
@@ -18,25 +22,44 @@ export function schemaScript(
     `-- Holdfast schema, version ${String(from)} to ${String(last)}.`,
     "-- Run it as a login that may SET ROLE holdfast_owner, after roles.sql, and stop at the first error:",
     "--   psql --no-psqlrc --set ON_ERROR_STOP=1 --file THIS",
-    "-- One at a time: nothing else may apply meanwhile.",
+    "-- Through a direct connection: the lock belongs to the session, and whoever else applies waits for it.",
+    "",
+    assertServer,
+    `select pg_catalog.pg_advisory_lock(${String(migrationLock)});`,
     "",
   ];
-  if (from === 0) parts.push("begin;", ownerPrelude, historyTable, "commit;", "");
+  if (from === 0) parts.push("begin;", limits, ownerPrelude, historyTable, "commit;", "");
+  else parts.push(...assertBefore(migrations.slice(0, from), options.effects));
   for (const migration of pending) {
     const label = migrationLabel(migration);
     parts.push(
       `-- ${label}  sha256 ${migration.checksum}`,
       "begin;",
+      limits,
       ownerPrelude,
       assertVersion(migration.version - 1),
       migration.sql.trimEnd(),
       historyRow(migration),
+      ...(migration.version === last ? assertObjects(migrations.slice(0, last), options.effects) : []),
       "commit;",
       "",
     );
   }
+  parts.push(`select pg_catalog.pg_advisory_unlock(${String(migrationLock)});`, "");
   return parts.join("\n");
 }
+
+const assertServer = `do $server$
+begin
+  if current_setting('server_version_num')::int4 < 170000 then
+    raise exception 'the server is older than PostgreSQL 17';
+  end if;
+end
+$server$;`;
+
+/** As apply has them: what waits for a table's lock longer than this holds up everybody behind it. */
+const limits =
+  "set local statement_timeout = 0;\nset local transaction_timeout = 0;\nset local lock_timeout = '10s';";
 
 function assertVersion(version: number): string {
   return `do $version$
@@ -46,4 +69,72 @@ begin
   end if;
 end
 $version$;`;
+}
+
+function assertBefore(
+  applied: readonly Migration[],
+  effects: readonly MigrationEffect[] | undefined,
+): string[] {
+  const rows = applied
+    .map(({ version, name, checksum }) => `      (${String(version)}, '${name}', '${checksum}')`)
+    .join(",\n");
+  return [
+    "-- The store has what this script goes on from.",
+    "begin;",
+    limits,
+    ownerPrelude,
+    assertVersion(applied.length),
+    `do $history$
+begin
+  if exists (
+    select from (values
+${rows}
+    ) as release (version, name, checksum)
+    where not exists (
+      select from holdfast.schema_migrations m
+      where (m.version, m.name, m.checksum) = (release.version, release.name, release.checksum))
+  ) then
+    raise exception 'a migration was applied with other bytes';
+  end if;
+end
+$history$;`,
+    ...assertObjects(applied, effects),
+    "commit;",
+    "",
+  ];
+}
+
+/** Nothing when it isn't known what these migrations make. */
+function assertObjects(
+  migrations: readonly Migration[],
+  effects: readonly MigrationEffect[] | undefined,
+): string[] {
+  const expected = effects === undefined ? null : expectedObjects(effects, migrations);
+  if (expected === null) return [];
+  const rows = [...expected]
+    .sort(([a], [b]) => (a < b ? -1 : 1))
+    .map(([object, hash]) => `      ('${object.replaceAll("'", "''")}', '${hash}')`)
+    .join(",\n");
+  return [
+    `do $catalogue$
+declare
+  wrong text;
+begin
+  with found as materialized (
+${catalogueQuery}
+  )
+  select string_agg(expected.object, ', ' order by expected.object collate "C") into wrong
+  from (values
+${rows}
+    ) as expected (object, hash)
+  where not exists (
+    select from found
+    where found.object = expected.object
+      and expected.hash = substr(encode(sha256(convert_to(found.line, 'UTF8')), 'hex'), 1, 16));
+  if wrong is not null then
+    raise exception 'missing, or other than migrations make them: %', wrong;
+  end if;
+end
+$catalogue$;`,
+  ];
 }

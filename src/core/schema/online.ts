@@ -1,0 +1,145 @@
+import { createHash } from "node:crypto";
+import { readdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { HoldfastError } from "../errors.ts";
+import { sqlstateOf } from "../postgres/sqlstate.ts";
+import { type Microseconds, seconds, toMilliseconds } from "../time.ts";
+import { isMissing, readHistory } from "./history.ts";
+import { migrationFile } from "./migrations.ts";
+import { rowsOf, type SchemaSession } from "./session.ts";
+import { assertMayChange, inTurn } from "./turn.ts";
+
+/**
+ * What PostgreSQL can't run in a transaction, such as building an index while rows are written. The number in its
+ * name is the migration that it follows. A file has statements with a line `-- then` between them, each run by
+ * itself, and has to be right when it is run again from its beginning: it first clears what an interrupted run left.
+ */
+export interface OnlineStep {
+  /** The file's name without its extension. */
+  readonly name: string;
+  readonly after: number;
+  readonly statements: readonly string[];
+  readonly checksum: string;
+}
+
+export interface OnlineState {
+  readonly name: string;
+  /** `interrupted`: it was begun and has to be run again. */
+  readonly state: "pending" | "interrupted" | "done";
+}
+
+export async function readOnlineSteps(directory: string): Promise<OnlineStep[]> {
+  const folder = join(directory, "online");
+  const names: string[] = await readdir(folder).catch(() => []);
+  return Promise.all(
+    names
+      .filter((name) => migrationFile.test(name))
+      .sort()
+      .map(async (file) => {
+        const text = await readFile(join(folder, file), "utf8");
+        return {
+          name: file.replace(/\.sql$/, ""),
+          after: Number(file.slice(0, 4)),
+          statements: text.split(/^-- then$/m).map((statement) => statement.trim()),
+          checksum: createHash("sha256").update(text).digest("hex"),
+        };
+      }),
+  );
+}
+
+/** What is done of the steps and what is left, under whatever role can see the history. */
+export async function onlineStates(
+  session: SchemaSession,
+  steps: readonly OnlineStep[],
+): Promise<OnlineState[]> {
+  const rows = await recorded(session);
+  return steps.map(({ name, checksum }) => {
+    const row = rows.find((one) => one.name === name);
+    if (row === undefined) return { name, state: "pending" };
+    if (row.finished && row.checksum !== checksum) {
+      throw new HoldfastError("schema_drift", `the online step ${name} was run with other bytes`);
+    }
+    return { name, state: row.finished ? "done" : "interrupted" };
+  });
+}
+
+async function recorded(session: SchemaSession) {
+  try {
+    return await rowsOf<{ name: string; checksum: string; finished: boolean }>(
+      session,
+      "select name, checksum, finished_at is not null as finished from holdfast.schema_online_steps",
+    );
+  } catch (error) {
+    if (isMissing(error)) return [];
+    throw error;
+  }
+}
+
+/**
+ * Run what is left of the steps, in order, as `holdfast_owner` and outside transactions. One that was interrupted
+ * begins again. Each is recorded before it begins and when it is done, so running this again changes nothing.
+ *
+ * Throws `owner_required`, `schema_busy`, `schema_drift`, `conflict` or `migration_failed`.
+ */
+export async function runOnlineSteps(
+  session: SchemaSession,
+  options: {
+    readonly steps: readonly OnlineStep[];
+    /** The migrations of the release: all have to be applied first. */
+    readonly version: number;
+    readonly turnTimeout?: Microseconds;
+    /** These locks let others read and write, so waiting long for one disturbs nobody. */
+    readonly lockTimeout?: Microseconds;
+    readonly onDone?: (step: OnlineStep) => void;
+  },
+): Promise<readonly OnlineStep[]> {
+  await assertMayChange(session);
+  return inTurn(session, options.turnTimeout ?? seconds(300), async () => {
+    const history = (await readHistory(session)) ?? [];
+    if (history.length < options.version) {
+      throw new HoldfastError("conflict", "migrations are missing: `holdfast schema apply` comes first");
+    }
+    const states = await onlineStates(session, options.steps);
+    const left = options.steps.filter((_, place) => states[place]?.state !== "done");
+    try {
+      await session.query("set role holdfast_owner");
+      await session.query("set search_path = ''");
+      await session.query("set statement_timeout = 0");
+      const timeout = toMilliseconds(options.lockTimeout ?? seconds(3_600));
+      await session.query(`set lock_timeout = ${String(timeout)}`);
+      for (const step of left) {
+        await runStep(session, step);
+        options.onDone?.(step);
+      }
+    } finally {
+      for (const name of ["role", "search_path", "statement_timeout", "lock_timeout"]) {
+        await session.query(`reset ${name}`).catch(() => undefined);
+      }
+    }
+    return left;
+  });
+}
+
+async function runStep(session: SchemaSession, step: OnlineStep): Promise<void> {
+  await session.query(
+    `insert into holdfast.schema_online_steps as s (name, checksum) values ($1, $2)
+     on conflict (name) do update set checksum = excluded.checksum, tries = s.tries + 1`,
+    [step.name, step.checksum],
+  );
+  for (const [place, statement] of step.statements.entries()) {
+    try {
+      await session.query(statement);
+    } catch (error) {
+      const state = sqlstateOf(error);
+      if (state === undefined || !(error instanceof Error)) throw error;
+      const detail = `online step ${step.name}, statement ${String(place + 1)}: ${error.message} (${state})`;
+      throw new HoldfastError(state === "55P03" ? "schema_busy" : "migration_failed", detail, {
+        cause: error,
+      });
+    }
+  }
+  await session.query(
+    "update holdfast.schema_online_steps set finished_at = pg_catalog.clock_timestamp() where name = $1",
+    [step.name],
+  );
+}
