@@ -9,7 +9,7 @@ import * as logs from "./log.store.ts";
 import type { LogRoom } from "./log-room.ts";
 import * as sandboxes from "./sandbox.store.ts";
 import type { LogProgress, Sandbox } from "./sandbox.ts";
-import type { StopReason } from "./step.ts";
+import type { SandboxStop } from "./step.ts";
 
 /** Who owns sandboxes, as far as their record needs it. */
 export interface SandboxOwnership {
@@ -36,7 +36,7 @@ export interface SandboxRecords {
   /** From this commit on the sandbox may run, so this is its one start in the record. */
   readonly released: (sandbox: Sandbox) => Promise<void>;
   /** From this commit on it must end, and reports of its own are refused. */
-  readonly stopping: (sandbox: Sandbox, reason: StopReason) => Promise<void>;
+  readonly stopping: (sandbox: Sandbox, reason: SandboxStop) => Promise<void>;
   /** It has stopped, with the evidence. */
   readonly stopped: (sandbox: Sandbox, outcome: SandboxOutcome, proof: string) => Promise<void>;
   /** The world can't be asked whether it has stopped: people see since when, and why. */

@@ -10,7 +10,7 @@ export type SandboxStep =
   /** Look after a running one until something changes: its end, a cancellation, the deadline. */
   | { readonly do: "watch"; readonly sandbox: Sandbox }
   /** Commit that it must end. */
-  | { readonly do: "stop"; readonly sandbox: Sandbox; readonly reason: StopReason }
+  | { readonly do: "stop"; readonly sandbox: Sandbox; readonly reason: SandboxStop }
   /** Ask it to end and look until that is proven. */
   | { readonly do: "prove"; readonly sandbox: Sandbox }
   /** It was never recorded outside, so it never ran: settle it without asking the world. */
@@ -19,9 +19,11 @@ export type SandboxStep =
   | { readonly do: "drain"; readonly sandbox: Sandbox };
 
 export type StopReason = "cancelled" | "deadline";
+/** `fault`: what it has said so far can come to nothing any more. */
+export type SandboxStop = StopReason | "fault";
 
 /** What to do with a sandbox that is not proven stopped, or null when it is. `stop`: why it must not run. */
-export function attendSandbox(sandbox: Sandbox, stop: StopReason | null): SandboxStep | null {
+export function attendSandbox(sandbox: Sandbox, stop: SandboxStop | null): SandboxStep | null {
   switch (sandbox.state) {
     case "planned":
       return stop === null ? { do: "hold", sandbox } : { do: "abandon", sandbox };

@@ -134,6 +134,33 @@ test("nothing starts while a sandbox of the activation is not proven stopped, wh
   }
 });
 
+test("S13: a run that said what is no protocol is stopped at once, and fails for that however it ended", () => {
+  const spoiled = { ...over, fault: { code: "not_json", message: "Line 2: x" } };
+  for (const [state, step] of [
+    ["planned", "abandon"],
+    ["held", "stop"],
+    ["released", "stop"],
+    ["stopping", "prove"],
+  ] as const) {
+    assert.equal(does(activation("running", { sandboxes: [sandbox(state)], output: spoiled })), step);
+  }
+  const reason = decide(
+    session(activation("running", { sandboxes: [sandbox("released")], output: spoiled })),
+  );
+  assert.equal(reason.do === "stop" ? reason.reason : null, "fault");
+  for (const end of [
+    { outcome: "stopped", exitCode: null, stopReason: "fault" },
+    { outcome: "signaled", exitCode: null, stopReason: "fault" },
+    { outcome: "exited", exitCode: 1 },
+    { outcome: "exited", exitCode: 0 },
+  ] as const) {
+    const step = decide(
+      session(activation("running", { sandboxes: [sandbox("stopped", end)], output: spoiled })),
+    );
+    assert.equal(step.do === "fail" ? step.failure.code : step.do, "not_json");
+  }
+});
+
 test("a run that failed is tried again from the unchanged head after a pause, a bounded number of times", () => {
   const crashed = { ...ranWell, sandboxes: [sandbox("stopped", { exitCode: 1 })], proposal: null };
   const first = decide(session(activation("running", crashed)));

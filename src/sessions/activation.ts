@@ -224,7 +224,8 @@ function run(view: SessionSnapshot, activation: Activation): SessionStep {
     if (stop === null && alive.state === "released" && !output.done && alive.log.seq > output.read) {
       return { do: "read", activation, sandbox: alive, end: false };
     }
-    const step = attendSandbox(alive, stop);
+    // After a fault nothing more is read, so nothing good can come of it: it is not left to run on.
+    const step = attendSandbox(alive, stop ?? (output.fault === null ? null : "fault"));
     if (step !== null) return step;
   }
   const undrained = sandboxes.find((sandbox) => sandbox.uid !== null && !sandbox.log.settled);
@@ -271,6 +272,11 @@ export const deadlineFailure: RunFault = {
 /** Why a run that has stopped failed; null when it went well and has proposed something. */
 function runFault(activation: Activation, sandbox: Sandbox, overdue: boolean): RunFault | null {
   const message = sandbox.message ?? "failed";
+  const { fault } = activation.output;
+  // It is stopped for what it said, or ended by itself after that, in whatever way.
+  if (fault !== null && (sandbox.stopReason === "fault" || !isUnfinished(fault.code))) {
+    return { ...fault, retryable: isUnfinished(fault.code) };
+  }
   if (sandbox.stopReason === "deadline" || sandbox.outcome === "deadline") return deadlineFailure;
   if (sandbox.releasedAt === null) {
     if (overdue) return deadlineFailure;
@@ -287,7 +293,6 @@ function runFault(activation: Activation, sandbox: Sandbox, overdue: boolean): R
   if (sandbox.exitCode !== 0) {
     return { code: "agent_failed", message: `The agent failed: ${message}`, retryable: true };
   }
-  const { fault } = activation.output;
   if (sandbox.log.truncated) {
     return {
       code: "output_too_large",

@@ -114,3 +114,28 @@ test("S13: what no other run would mend fails at once with its code, and the hea
     }),
   );
 });
+
+test("S13 S11: an agent that says what is no protocol and goes on is stopped at once, long before its time is over", async (t) => {
+  const stack = await testStack(t);
+  const foundation = await stack.foundation("controller");
+  await stack.controller(foundation);
+  const sessions = sessionsOf(foundation.db, stack.tenant);
+  await sessions.agent("rambling", {
+    command: ["sh", "-c", `echo '{"type":"start","protocol":1}'; echo 'and so on'; exec sleep 3600`],
+    timeout: "50m",
+    grace: "1s",
+    tries: 3,
+  });
+  const session = await sessions.create("rambling");
+  const told = await sessions.tell(session, { text: "talk" });
+  const { failure_code, tries } = await sessions.reaches(session, told);
+  assert.equal(failure_code, "not_json");
+  assert.equal(tries, 1);
+  const sandboxes = await stack.rows<{ stop_reason: string; stop_proof: string }>(
+    "select stop_reason, stop_proof from holdfast.sandbox_attempts where owner_kind = 'activation'",
+  );
+  assert.deepEqual(
+    sandboxes.map(({ stop_reason }) => stop_reason),
+    ["fault"],
+  );
+});
