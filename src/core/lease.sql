@@ -80,7 +80,8 @@ with mine as (
   from free
   where l.tenant_id = free.tenant_id and l.kind = free.kind and l.resource_id = free.resource_id
     and l.wake_at > holdfast.ledger_now()
-  returning free.place, (extract(epoch from l.wake_at - holdfast.ledger_now()) * 1000000)::bigint as left_us
+  returning free.place, (extract(epoch from l.wake_at - holdfast.ledger_now()) * 1000000)::bigint as left_us,
+    coalesce(l.work_state = 'cancel_pending', false) as cancelled
 )
 select m.place::integer as "place!",
   case
@@ -88,7 +89,9 @@ select m.place::integer as "place!",
     when exists (select from held h where h.place = m.place) then 'busy'
     else 'lost'
   end as "state!",
-  coalesce(r.left_us, 0) as "left_us!"
+  coalesce(r.left_us, 0) as "left_us!",
+  -- Of Work: whoever runs it hears of it with the renewal, and may stop.
+  coalesce(r.cancelled, false) as "cancelled!"
 from mine m left join renewed r on r.place = m.place order by m.place;
 
 -- Gives a lease back, to be due again at a given instant. The epoch stays, so it can't be used again.

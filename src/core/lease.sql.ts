@@ -92,6 +92,7 @@ export interface RenewLeasesRow {
   readonly place: number;
   readonly state: string;
   readonly left_us: bigint;
+  readonly cancelled: boolean;
 }
 
 /**
@@ -128,7 +129,8 @@ export const renewLeases = statement<RenewLeasesParams, RenewLeasesRow, "many">(
   from free
   where l.tenant_id = free.tenant_id and l.kind = free.kind and l.resource_id = free.resource_id
     and l.wake_at > holdfast.ledger_now()
-  returning free.place, (extract(epoch from l.wake_at - holdfast.ledger_now()) * 1000000)::bigint as left_us
+  returning free.place, (extract(epoch from l.wake_at - holdfast.ledger_now()) * 1000000)::bigint as left_us,
+    coalesce(l.work_state = 'cancel_pending', false) as cancelled
 )
 select m.place::integer as "place",
   case
@@ -136,7 +138,8 @@ select m.place::integer as "place",
     when exists (select from held h where h.place = m.place) then 'busy'
     else 'lost'
   end as "state",
-  coalesce(r.left_us, 0) as "left_us"
+  coalesce(r.left_us, 0) as "left_us",
+  coalesce(r.cancelled, false) as "cancelled"
 from mine m left join renewed r on r.place = m.place order by m.place`,
 );
 

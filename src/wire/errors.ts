@@ -172,6 +172,11 @@ export const errorCatalogue = {
     "No further attempt of the work is admitted",
     "Inspect it: a proof can still settle what happened. Submit new work to try again.",
   ),
+  cancel_requested: entry(
+    409,
+    "The end of the work was asked for",
+    "Stop where it is safe to: what has happened already still counts.",
+  ),
   no_slot: entry(409, "No slot is free", "The job stays in the queue; nothing needs doing.", true),
 
   // Storage capabilities

@@ -33,7 +33,11 @@ export interface WorkContext {
   readonly providerKey: string | null;
   readonly acceptedAt: Instant;
   readonly deadline: Instant | null;
-  /** Aborts at the deadline, when the lease is lost, and when the worker can't wait any longer. Stop then. */
+  /**
+   * Aborts at the deadline, when the lease is lost, and when the worker can't wait any longer: stop then. Also, within
+   * one renewal of its lease, when somebody asked for its end: `signal.reason.code` is `cancel_requested`, and what the
+   * handler then gives or throws still counts.
+   */
   readonly signal: AbortSignal;
 }
 

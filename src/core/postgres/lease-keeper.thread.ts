@@ -18,6 +18,8 @@ const settings = workerData as KeeperSettings;
 const say = (message: FromThread) => port.postMessage(message);
 
 const held = new Map<string, Held>();
+/** Those whose end was asked for: it is said once. */
+const toldOf = new Set<string>();
 /** A renewal that takes longer counts as failed, and its connection as broken. */
 const answerMaxMs = Math.max(50, Math.min(5_000, settings.renewMs));
 const retryMs = Math.min(1_000, settings.renewMs / 4);
@@ -37,7 +39,10 @@ const line = openLine({
 port.on("message", (message: ToThread) => {
   switch (message.type) {
     case "swap":
-      for (const key of message.drop) held.delete(key);
+      for (const key of message.drop) {
+        held.delete(key);
+        toldOf.delete(key);
+      }
       for (const lease of message.hold) {
         held.set(lease.key, lease);
         // One that came late in its life can't wait for the usual round.
@@ -103,11 +108,15 @@ async function round(): Promise<number> {
   }
   setShared(settings.renewedAt, sentAt);
   let busy = false;
-  for (const { place, state, left_us } of answer) {
+  for (const { place, state, left_us, cancelled } of answer) {
     const lease = leases[place - 1];
     if (lease === undefined) continue;
     // Some leases have a limit of their own: what the server gave can be less than what was asked for.
     const leftMs = Math.min(settings.leaseMs, Number(left_us) / 1_000);
+    if (cancelled && !toldOf.has(lease.key)) {
+      toldOf.add(lease.key);
+      say({ type: "cancelled", key: lease.key });
+    }
     if (state === "renewed") setShared(lease.heldUntil, sentAt + leftMs);
     else if (state === "busy") busy = true;
     else giveUp(lease);

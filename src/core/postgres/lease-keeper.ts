@@ -19,7 +19,10 @@ import type { ConnectionSettings } from "./pool.ts";
 /** What the keeper needs to know of a lease: it times by the monotonic clock alone. */
 export type TimedLease = Omit<HeldLease, "expiresAt">;
 
-/** A lease that is being renewed. The signal aborts with `fenced` when it is lost: stop what acts under it. */
+/**
+ * A lease that is being renewed. The signal aborts with `fenced` when it is lost: stop what acts under it. It aborts
+ * with `cancel_requested` while the lease is held when somebody asked for the end of the Work: stopping is allowed.
+ */
 export type KeptLease = HeldLease & { readonly signal: AbortSignal };
 
 /**
@@ -69,6 +72,8 @@ export type ToThread =
 
 export type FromThread =
   | { readonly type: "lost"; readonly key: string }
+  /** Its end was asked for. It is still held, and renewed until it is dropped. */
+  | { readonly type: "cancelled"; readonly key: string }
   | { readonly type: "error"; readonly message: string };
 
 interface Kept {
@@ -123,6 +128,7 @@ export function startLeaseKeeper(options: {
     });
     thread.on("message", (message: FromThread) => {
       if (message.type === "error") options.onError(new Error(`the lease keeper: ${message.message}`));
+      else if (message.type === "cancelled") cancel(message.key);
       else lose(message.key);
     });
     thread.on("error", (error: unknown) => {
@@ -180,6 +186,15 @@ export function startLeaseKeeper(options: {
     const { kind, resource } = entry.lease;
     entry.controller.abort(new HoldfastError("fenced", `the lease on ${kind} ${resource} was lost`));
     options.onLost?.(entry.lease);
+  }
+
+  function cancel(key: string): void {
+    const entry = kept.get(key);
+    if (entry === undefined) return;
+    const { kind, resource } = entry.lease;
+    entry.controller.abort(
+      new HoldfastError("cancel_requested", `the end of ${kind} ${resource} was asked for`),
+    );
   }
 
   /** Loses what was not renewed in time, and sets the timer for the next that might not be. */
