@@ -8,10 +8,11 @@ import type { Work } from "../../src/work/handle.ts";
 import { submit } from "../../src/work/open.ts";
 import { effectSafeties } from "../../src/work/safety.ts";
 import { createWorker, type Worker } from "../../src/work/worker.ts";
-import { crashMoments, type WorkTask } from "../fixtures/work-process.ts";
+import type { WorkTask } from "../fixtures/work-process.ts";
 import { until } from "../support/until.ts";
 import { type WorkStand, workStand } from "../support/work.ts";
 import { effectLease, effectOf } from "../support/work-effects.ts";
+import { crashMoments } from "../support/work-moments.ts";
 
 const fixture = join(import.meta.dirname, "../fixtures/work-process.ts");
 

@@ -7,6 +7,8 @@ import type { EffectSafety } from "../../src/work/safety.ts";
 
 export const effectTenant = brandId<TenantId>("acme");
 export const effectLease = seconds(2);
+/** For leases that a test lets pass, with a server away meanwhile. */
+export const shortLease = seconds(3);
 
 /** The outside world: a table that no one of ours looks into. `at` is told of each moment around the effect. */
 export function effectOf(
