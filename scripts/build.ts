@@ -1,8 +1,9 @@
 import { spawnSync } from "node:child_process";
-import { rmSync } from "node:fs";
+import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
+import { bundleConsole, compressedBytes, consoleBytesMax } from "../src/main/console-bundle.ts";
 
 /**
  * `npm run build [FOLDER]`: the programs of the package, bundled into `dist`. Code that several share lies in
@@ -38,11 +39,19 @@ await build({
   // Dependencies are installed beside the package, at the versions that it pins.
   packages: "external",
   // A checkout's own: the package says so when it is asked for.
-  external: ["*/examples/engine-module/prepare.ts"],
+  external: ["*/examples/engine-module/prepare.ts", "./console-bundle.ts"],
   sourcemap: false,
   legalComments: "none",
   logLevel: "warning",
 });
+
+/** The operators' page, which the gateway serves. */
+const consoleFiles = await bundleConsole();
+mkdirSync(join(folder, "console"));
+for (const [name, bytes] of consoleFiles) writeFileSync(join(folder, "console", name), bytes);
+const bytes = compressedBytes(consoleFiles);
+process.stdout.write(`console: ${bytes} bytes compressed, of ${consoleBytesMax} at most\n`);
+if (bytes > consoleBytesMax) throw new Error("the console is too large");
 
 /** The types of what other programs import. */
 const { status } = spawnSync(

@@ -8,7 +8,7 @@ const root = resolve(import.meta.dirname, "..");
 
 async function readSources(): Promise<SourceFile[]> {
   const entries = await readdir(join(root, "src"), { recursive: true, withFileTypes: true });
-  const files = entries.filter((entry) => entry.isFile() && /\.(ts|mts|mjs|sql)$/.test(entry.name));
+  const files = entries.filter((entry) => entry.isFile() && /\.(ts|tsx|mts|mjs|sql)$/.test(entry.name));
   return Promise.all(
     files.map(async (entry) => {
       const path = join(entry.parentPath, entry.name);
@@ -69,6 +69,7 @@ for (const [what, path, text, expected] of [
     "nothing outside src",
   ],
   ["more than wire", "src/client/planted.ts", 'import "../core/ids.ts";', "client imports wire only"],
+  ["more than a client", "src/console/planted.tsx", 'import "../core/ids.ts";', "wire and client only"],
   ["Node in wire", "src/wire/planted.ts", 'import "node:fs";', "runs without Node"],
   [
     "a process that applies migrations",

@@ -4,6 +4,8 @@ import { delimiter, dirname, join } from "node:path";
 /** Each check's name and command; programs are those of node_modules/.bin, except node itself. */
 const checks = [
   ["types", ["tsc", "--project", "."]],
+  // What runs in browsers has other types around it.
+  ["types of the console", ["tsc", "--project", "src/console"]],
   ["lint", ["oxlint", "--type-aware", "--deny-warnings"]],
   ["format", ["biome", "check", "--error-on-warnings"]],
   ["architecture", ["node", "--test", "--test-reporter=dot", "test/architecture.test.ts"]],

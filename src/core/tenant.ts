@@ -19,6 +19,7 @@ export const scopes = [
   "work:payload",
   "watch:read",
   "commands:read",
+  "system:read",
   "*",
   "operator",
 ] as const;

@@ -1,5 +1,6 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { HoldfastError } from "../core/errors.ts";
+import { openToken } from "./console-session.ts";
 import type { FailedLogins } from "./failed-logins.ts";
 import type { GatewayServer } from "./gateway.ts";
 import { refuse } from "./listener.ts";
@@ -29,11 +30,14 @@ export function guard(
     readonly rate: RateLimiter | null;
     readonly logins: FailedLogins | null;
     readonly headerLines: number;
+    /** Whether browsers may show what they got at the console's sign-in instead of a token. */
+    readonly console: boolean;
   },
 ): (hosts: ReadonlySet<string>) => void {
   let hosts: ReadonlySet<string> | null = null;
   const routes = routeTable();
-  const shownIn = ({ headers }: FastifyRequest): string | undefined => headers.authorization;
+  const shownIn = ({ headers }: FastifyRequest): string | undefined =>
+    headers.authorization ?? (options.console ? openToken(headers) : undefined);
   server.decorateRequest("principal", null);
   server.decorateRequest("traceparent", null);
   // One more than is taken, so that one too many is seen.

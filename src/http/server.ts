@@ -6,6 +6,7 @@ import type { Database } from "../core/postgres/transition.ts";
 import type { ChangeReader } from "../core/watch.ts";
 import { acceptJson } from "./body.ts";
 import { commandRoutes } from "./commands.ts";
+import { type ConsoleFiles, consoleRoutes } from "./console.ts";
 import { failedLogins } from "./failed-logins.ts";
 import { openFeeds } from "./feed.ts";
 import type { Gateway, GatewayServer, Routes } from "./gateway.ts";
@@ -39,6 +40,8 @@ export interface GatewayOptions {
   readonly limits?: Partial<GatewayLimits>;
   readonly log?: Logger;
   readonly progress?: () => readonly LoopProgress[];
+  /** The operators' page; left out, there is none. Asked for its files when somebody opens it. */
+  readonly console?: (() => Promise<ConsoleFiles>) | undefined;
   /** How long `close` goes on serving, no longer ready, until nothing new is sent here any more (G13). */
   readonly drainDelayMs?: number;
   /** How long it waits then for what is under way. */
@@ -105,6 +108,7 @@ async function buildGateway(options: Omit<GatewayOptions, "host" | "port">): Pro
     rate: limits.rate === null ? null : rateLimiter(limits.rate, limits.rateKeys),
     logins: limits.failedLogins === null ? null : failedLogins(limits.failedLogins, limits.failedLoginKeys),
     headerLines: limits.headerLines,
+    console: options.console !== undefined,
   });
   acceptJson(server, limits);
   await describeApi(server, options.release);
@@ -115,6 +119,7 @@ async function buildGateway(options: Omit<GatewayOptions, "host" | "port">): Pro
     progress: () => [...(options.progress?.() ?? []), ...(draining ? [drained] : [])],
   });
   openapiRoute(server);
+  if (options.console !== undefined) consoleRoutes(server, { files: options.console, authenticators });
   const feeds = openFeeds({
     db: options.db,
     reader: options.reader,

@@ -5,9 +5,11 @@ import { jobRoutes } from "../executions/http.ts";
 import { overrideRoute } from "../executions/http-override.ts";
 import { doctorRoute } from "../http/doctor.ts";
 import type { Routes } from "../http/gateway.ts";
+import type { LoopProgress } from "../http/health.ts";
 import { cloudSessionRoutes } from "../sessions/http.ts";
 import type { DoctorReport } from "../wire/doctor.ts";
 import { workOperatorRoutes, workRoutes } from "../work/http.ts";
+import { overviewRoutes } from "./http.ts";
 
 /** What the routes of all capabilities work with. */
 export interface ApiParts {
@@ -17,6 +19,8 @@ export interface ApiParts {
   readonly runtime?: string;
   /** How many activations of one session may be unfinished. */
   readonly activationQueueMax?: number;
+  /** How the loops of the process get on. */
+  readonly progress?: () => readonly LoopProgress[];
   /** Null: no routes of operators, whose process needs the operator role. */
   readonly examine: ((tenant: TenantId | null) => Promise<DoctorReport>) | null;
 }
@@ -32,6 +36,7 @@ export function apiRoutes(parts: ApiParts): readonly Routes[] {
     cloudSessionRoutes({ blobs, defaultRuntime: parts.runtime ?? "process", queueMax: activations }),
     deliveryRoutes,
     workRoutes,
+    overviewRoutes(parts.progress ?? (() => [])),
     ...(examine === null ? [] : [doctorRoute(examine), overrideRoute, workOperatorRoutes]),
   ];
 }

@@ -5,6 +5,7 @@ import type { GatewayLimits } from "../http/limits.ts";
 import type { Authenticator } from "../http/principal.ts";
 import { type RunningGateway, startGateway } from "../http/server.ts";
 import { apiRoutes } from "./api.ts";
+import { consoleFiles } from "./console.ts";
 import { examine } from "./doctor.ts";
 import type { Foundation } from "./process.ts";
 import { loopProgress, watchTurns } from "./progress.ts";
@@ -32,6 +33,11 @@ export async function openGateway(foundation: Foundation, role: GatewayRole): Pr
   const { db, reader, sequencer, doorbell, lookout } = foundation;
   const stamping = watchTurns(lookout, "unstamped", sequencer);
   const reading = watchTurns(lookout, "position", reader);
+  const progress = () => [
+    loopProgress("lookout", lookout.lastAnsweredAt),
+    loopProgress("sequencer", monotonicMs() - stamping.overdueMs()),
+    loopProgress("reader", monotonicMs() - reading.overdueMs()),
+  ];
   const gateway = await startGateway({
     db,
     reader,
@@ -43,18 +49,16 @@ export async function openGateway(foundation: Foundation, role: GatewayRole): Pr
     routes: apiRoutes({
       blobs: role.blobs,
       queueMax: role.queueMax,
+      progress,
       ...(role.runtime === undefined ? {} : { runtime: role.runtime }),
       examine: role.operator === true ? (tenant) => examine(db, tenant) : null,
     }),
     ...(role.limits === undefined ? {} : { limits: role.limits }),
     ...(role.drainDelayMs === undefined ? {} : { drainDelayMs: role.drainDelayMs }),
     authenticators: role.authenticators ?? [],
+    console: consoleFiles,
     log: role.log,
-    progress: () => [
-      loopProgress("lookout", lookout.lastAnsweredAt),
-      loopProgress("sequencer", monotonicMs() - stamping.overdueMs()),
-      loopProgress("reader", monotonicMs() - reading.overdueMs()),
-    ],
+    progress,
   });
   return {
     ...gateway,

@@ -13,7 +13,7 @@ export interface SourceFile {
 const places: readonly (readonly string[])[] = [
   ["wire"],
   ["core", "client"],
-  ["config"],
+  ["config", "console"],
   ["http"],
   ["sandboxes", "deliveries"],
   ["executions", "sessions", "work"],
@@ -31,6 +31,9 @@ const confined: readonly { readonly packages: RegExp; readonly allowed: RegExp }
   { packages: /^@kubernetes\//, allowed: /^src\/runtimes\/kubernetes\// },
   { packages: /^@aws-sdk\//, allowed: /^src\/blobs\/s3\// },
   { packages: /^(commander|cli-table3|listr2)$/, allowed: /^src\/cli\// },
+  { packages: /^@?preact(\/|$)/, allowed: /^src\/console\// },
+  // A development dependency: whatever runs without a checkout does without it.
+  { packages: /^esbuild$/, allowed: /^src\/main\/console-bundle\.ts$/ },
 ];
 
 /** A process that serves never changes the schema: only the explicit step and the development store do (M1). */
@@ -40,8 +43,8 @@ const mayChangeSchema = /^src\/(core\/schema|cli|dev)\//;
 /** `npm start` runs the example, which lies beside the sources and is not part of the package. */
 const showsExample = "src/cli/start.ts";
 
-/** `wire` and `client` run in browsers too. */
-const withoutNode = /^src\/(wire|client)\//;
+/** `wire` and `client` run in browsers too, `console` nowhere else. */
+const withoutNode = /^src\/(wire|client|console)\//;
 /** What runs inside sandboxes is a program of its own: its configuration is the environment of its sandbox. */
 const readsEnvironment = /^src\/(config|sandboxes\/phase-helper|sessions\/agent-program)\.ts$/;
 const linesMax = 500;
@@ -55,7 +58,7 @@ const namedByPromise = new Set(["phase-helper"]);
 export function violations(files: readonly SourceFile[]): string[] {
   const sources = files.filter(({ path }) => path.startsWith("src/"));
   const paths = new Set(sources.map(({ path }) => path));
-  const code = sources.filter(({ path }) => /\.(ts|mts|mjs)$/.test(path) && !isTest(path));
+  const code = sources.filter(({ path }) => /\.(ts|tsx|mts|mjs)$/.test(path) && !isTest(path));
   return [
     ...sources.flatMap(({ path }) => nameViolations(path)),
     ...sources.flatMap((file) => sizeViolations(file)),
@@ -74,7 +77,7 @@ function isTest(path: string): boolean {
 }
 
 function nameViolations(path: string): string[] {
-  const name = posix.basename(path).replace(/(\.d)?\.(ts|mts|mjs|sql)$/, "");
+  const name = posix.basename(path).replace(/(\.d)?\.(ts|tsx|mts|mjs|sql)$/, "");
   const stem = name.split(".")[0] ?? "";
   if (!nameParts.test(name)) return [`${path}: the name is not kebab-case`];
   if (emptyNames.test(stem) && !namedByPromise.has(stem))
@@ -117,6 +120,9 @@ function orderReason(from: string, to: string): string | undefined {
     return innerReason(from, to);
   }
   if (source.part === "client") return target.part === "wire" ? undefined : "client imports wire only";
+  if (source.part === "console") {
+    return ["wire", "client"].includes(target.part) ? undefined : "console imports wire and client only";
+  }
   if (source.index > target.index) return undefined;
   return `${source.part} comes before ${target.part}, or beside it`;
 }

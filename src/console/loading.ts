@@ -1,0 +1,81 @@
+import { useCallback, useEffect, useRef, useState } from "preact/hooks";
+import type { ApiError, ChangeEvent } from "../client/client.ts";
+import { failure, gaps, onChange } from "./live.ts";
+
+export interface Loaded<T> {
+  /** The last that was read; stays while it is read again. */
+  readonly value: T | null;
+  readonly error: ApiError | null;
+  readonly reload: () => void;
+}
+
+const againMs = 150;
+
+/**
+ * Reads something, and again when a change concerns it. A change that comes while it is read has it read once
+ * more afterwards, so what is shown is never older than the last change.
+ */
+export function useLoaded<T>(
+  key: string,
+  load: (signal: AbortSignal) => Promise<T>,
+  concerns: (change: ChangeEvent) => boolean = () => false,
+): Loaded<T> {
+  const [state, setState] = useState<{ key: string; value: T | null; error: ApiError | null }>({
+    key,
+    value: null,
+    error: null,
+  });
+  const latest = useRef({ load, concerns });
+  latest.current = { load, concerns };
+  const again = useRef(() => {});
+
+  useEffect(() => {
+    const gone = new AbortController();
+    let reading = false;
+    let dirty = false;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    async function read() {
+      if (reading) {
+        dirty = true;
+        return;
+      }
+      reading = true;
+      dirty = false;
+      try {
+        const value = await latest.current.load(gone.signal);
+        if (!gone.signal.aborted) setState({ key, value, error: null });
+      } catch (error) {
+        if (!gone.signal.aborted) {
+          setState((before) => ({
+            key,
+            value: before.key === key ? before.value : null,
+            error: failure(error),
+          }));
+        }
+      }
+      reading = false;
+      if (dirty) soon();
+    }
+    const soon = () => {
+      clearTimeout(timer);
+      if (!gone.signal.aborted) timer = setTimeout(() => void read(), againMs);
+    };
+    again.current = () => void read();
+    const stopListening = onChange((change) => {
+      if (latest.current.concerns(change)) soon();
+    });
+    // Also at once: the first look.
+    const stopGaps = gaps.subscribe(() => void read());
+    return () => {
+      clearTimeout(timer);
+      gone.abort();
+      stopListening();
+      stopGaps();
+    };
+  }, [key]);
+
+  const reload = useCallback(() => again.current(), []);
+  return state.key === key
+    ? { value: state.value, error: state.error, reload }
+    : { value: null, error: null, reload };
+}
