@@ -1,18 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { emptyDatabase, testDatabase } from "../../test/support/database.ts";
+import { emptyDatabase, testDatabase, withClient } from "../../test/support/database.ts";
+import { urlOf } from "../../test/support/database-url.ts";
 import { isHoldfastError } from "../core/errors.ts";
+import { applySchema } from "../core/schema/migrate.ts";
+import { readMigrations, releaseMigrations } from "../core/schema/migrations.ts";
 import { supportedSchema } from "../core/schema/version.ts";
 import type { PostgresConnection } from "../dev/postgres/server.ts";
 import { schemaCommand } from "./schema.ts";
-
-function urlOf({ user, password, database, host, port }: PostgresConnection): string {
-  const url = new URL(`postgresql://localhost:${String(port)}/${database}`);
-  url.username = user;
-  url.password = password;
-  url.searchParams.set("host", host);
-  return url.href;
-}
 
 /** Run one command as the command line would, and give what it printed. */
 async function run(connection: PostgresConnection | undefined, ...words: string[]): Promise<string> {
@@ -79,4 +74,48 @@ test("a missing URL, a bad flag and an unreachable database have their own error
     assert(!error.detail.includes(owner.password));
     return true;
   });
+});
+
+test("M5: status under a runtime's own login shows floors, epoch, live processes by version and online steps", async (t) => {
+  const { app, superuser } = await testDatabase(t);
+  await withClient(superuser, (client) =>
+    client.query(
+      `insert into holdfast.incarnations (incarnation_id, process, release, schema_minimum, schema_maximum, deployment_epoch, seen_at, ended_at)
+       select gen_random_uuid(), process, '0.1.0', 12, 12, 1, seen, ended
+       from (values ('gateway', now(), null), ('gateway', now(), null), ('controller', now(), null),
+         ('controller', now() - interval '3 minutes', null), ('controller', now(), now())) as p (process, seen, ended)`,
+    ),
+  );
+  const text = await run(app, "status");
+  assert.match(text, /^schema +0012_work_execution_policy$/m);
+  assert.match(text, /^epoch +1\nfloors +read 12, write 12$/m);
+  assert.match(
+    text,
+    /^processes +1 controller 0\.1\.0, understands 12 to 12, epoch 1\n +2 gateway 0\.1\.0, understands 12 to 12, epoch 1$/m,
+  );
+  assert.match(text, /^online steps +none$/m);
+});
+
+test("M3: the plan of an upgrade says what it locks, what to drain, and who has to be stopped first", async (t) => {
+  const { owner, superuser } = await emptyDatabase(t);
+  const migrations = await readMigrations(await releaseMigrations());
+  await withClient(owner, (client) => applySchema(client, { migrations: migrations.slice(0, 11) }));
+  await withClient(superuser, (client) =>
+    client.query(
+      `insert into holdfast.incarnations (incarnation_id, process, release, schema_minimum, schema_maximum, deployment_epoch)
+       values (gen_random_uuid(), 'controller', '0.0.9', 10, 11, 1)`,
+    ),
+  );
+  const text = await run(owner, "plan");
+  assert.match(text, /^0012_work_execution_policy\n {2}locks {4}holdfast\.leases ACCESS EXCLUSIVE\n/);
+  assert.match(text, /^ {2}floors {3}read 12, write 12: stop every process below them first$/m);
+  assert.match(text, /^ {2}drain {4}work first: `holdfast drain`$/m);
+  assert.match(text, /^ {2}waits {4}for the end of controller 0\.0\.9$/m);
+});
+
+test("M1: verify prints one digest, and fails with the reason where the store is another", async (t) => {
+  const { app, superuser } = await testDatabase(t);
+  assert.match(await run(app, "verify"), /^schema version 12\ndigest +[0-9a-f]{64}\nobjects +\d+\n$/);
+  await withClient(superuser, (client) => client.query("create index mine on holdfast.jobs (name)"));
+  await assert.rejects(run(app, "verify"), (error) => isHoldfastError(error, "schema_drift"));
 });
