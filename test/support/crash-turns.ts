@@ -35,7 +35,7 @@ export const turnVictims: readonly TurnVictim[] = [
   ...around("sandbox.stopping", "moveActivation").map((moment) => ({ moment, cancelled: true })),
 ];
 
-interface Turn extends TurnVictim {
+export interface Turn extends TurnVictim {
   readonly tenant: TenantId;
   readonly sessions: Sessions;
   readonly session: string;
@@ -105,10 +105,10 @@ export async function crashTurns(arena: Arena, victims: readonly TurnVictim[], r
 const cancel = ({ sessions, session, activation }: Turn) =>
   sessions.change("cancel", (tx) => cancelActivation(tx, { session, activation, reason: "not needed" }));
 
-const marksOf = async ({ mark }: Turn) =>
+export const marksOf = async ({ mark }: Turn) =>
   (await readFile(mark, "utf8").catch(() => "")).split("\n").slice(0, -1);
 
-async function assertOneEnd(arena: Arena, turn: Turn): Promise<void> {
+export async function assertOneEnd(arena: Arena, turn: Turn): Promise<void> {
   const { session, activation, sessions, cancelled = false, moment } = turn;
   const row = await sessions.reaches(session, activation, undefined, 120_000);
   const why = `${moment}: ${row.failure_message ?? row.last_failure_message ?? ""}`;
@@ -127,7 +127,7 @@ async function assertOneEnd(arena: Arena, turn: Turn): Promise<void> {
   assert.ok((facts?.["events"] ?? 0) <= 1 && (cancelled || facts?.["events"] === 1), why);
 }
 
-function untilRested(arena: Arena): Promise<unknown> {
+export function untilRested(arena: Arena): Promise<unknown> {
   return until(
     "nothing is due any more",
     async () =>
