@@ -110,7 +110,7 @@ begin
     raise exception using errcode = 'HF002', table = 'store', message = 'floors and the deployment epoch never go down';
   end if;
   if new.reader_floor > old.reader_floor or new.writer_floor > old.writer_floor then
-    perform pg_advisory_xact_lock(7146290582);
+    perform pg_advisory_xact_lock(7146290583);
     alive := holdfast.processes_alive(greatest(new.reader_floor, new.writer_floor));
     if alive is not null then
       raise exception using errcode = 'HF018', table = 'store', message = 'older processes are alive: ' || alive,
@@ -118,7 +118,7 @@ begin
     end if;
   end if;
   if new.deployment_epoch > old.deployment_epoch then
-    perform pg_advisory_xact_lock(7146290582);
+    perform pg_advisory_xact_lock(7146290583);
     alive := holdfast.processes_alive();
     if alive is not null and current_setting('holdfast.cut_off', true) is distinct from 'on' then
       raise exception using errcode = 'HF018', table = 'store',
@@ -203,7 +203,7 @@ create function holdfast.register_incarnation() returns trigger
 declare
   store holdfast.store;
 begin
-  perform pg_advisory_xact_lock_shared(7146290582);
+  perform pg_advisory_xact_lock_shared(7146290583);
   select * into strict store from holdfast.store;
   if new.schema_maximum < greatest(store.reader_floor, store.writer_floor) then
     raise exception using errcode = 'HF019', table = 'incarnations', message =
