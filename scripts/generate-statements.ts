@@ -11,7 +11,10 @@ import { catalogueFile } from "../src/core/schema/catalogue.ts";
 import { readMigrations, readRoles } from "../src/core/schema/migrations.ts";
 import { applyRoles } from "../src/core/schema/roles.ts";
 import { startPostgres } from "../src/dev/postgres/server.ts";
+import { populateStore } from "../test/migrations/populate.ts";
 import { recordCatalogue } from "./catalogue/record.ts";
+import { rolesDocument } from "./roles/document.ts";
+import { probeRole, type RoleRights, runtimeRoles } from "./roles/probe.ts";
 import { drift, generate } from "./statements/generate.ts";
 
 const root = resolve(import.meta.dirname, "..");
@@ -42,13 +45,18 @@ async function run(client: Client): Promise<number> {
 
   const differing = await drift(root, modules);
   const path = join(migrations, catalogueFile);
+  const rolesPath = join(root, "docs/reference/roles.md");
+  const roles = await rolesText(client);
+  const rolesStale = (await readFile(rolesPath, "utf8").catch(() => "")) !== roles;
   const stale = (await readFile(path, "utf8").catch(() => "")) !== catalogue;
   if (flags.check) {
     for (const path of differing) console.error(`${path} is not what its SQL says: npm run generate`);
     if (stale) console.error(`${path} is not what the migrations make: npm run generate`);
-    return differing.length === 0 && !stale ? 0 : 1;
+    if (rolesStale) console.error(`${rolesPath} is not what the roles can do: npm run generate`);
+    return differing.length === 0 && !stale && !rolesStale ? 0 : 1;
   }
   if (stale) await writeFile(path, catalogue);
+  if (rolesStale) await writeFile(rolesPath, roles);
   for (const path of differing) {
     const module = modules.find((candidate) => candidate.path === path);
     // A module that no .sql file stands behind any more is removed.
@@ -56,4 +64,12 @@ async function run(client: Client): Promise<number> {
     console.log(`${module === undefined ? "removed" : "wrote"} ${path}`);
   }
   return 0;
+}
+
+/** What each role can do, tried on rows of two tenants in every table. */
+async function rolesText(client: Client): Promise<string> {
+  for (const tenant of ["acme", "other"]) await populateStore(client, tenant);
+  const all: RoleRights[] = [];
+  for (const role of runtimeRoles) all.push(await probeRole(client, role));
+  return rolesDocument(all);
 }

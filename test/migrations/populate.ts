@@ -272,3 +272,11 @@ export async function populateSchema12(client: Client, tenant: string): Promise<
   );
   return work;
 }
+
+/** Rows of the tenant in every table of the newest schema. */
+export async function populateStore(client: Client, tenant: string): Promise<void> {
+  await populateSchema7(client, tenant, await populateSchema6(client, tenant));
+  await populateSchema10(client, tenant);
+  await populateSchema11(client, tenant);
+  await populateSchema12(client, tenant);
+}
