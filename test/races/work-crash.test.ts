@@ -36,7 +36,7 @@ describe("W5 W6 W11: a worker dies or stands still around its effect", () => {
     for (const hook of hooks) await hook();
   });
 
-  function victim(task: Pick<WorkTask, "safety" | "moment">) {
+  function victim(task: Pick<WorkTask, "safety" | "moment" | "then">) {
     const { app, superuser } = stand.database;
     const text = JSON.stringify({ app, superuser, ...task });
     return spawn(process.execPath, [fixture, text], { stdio: ["pipe", "pipe", "inherit"] });
@@ -82,7 +82,7 @@ describe("W5 W6 W11: a worker dies or stands still around its effect", () => {
         assert.ok(definition);
         const { id } = await submit(stand.work, definition, {});
         ids.push(id);
-        const child = victim({ safety, moment });
+        const child = victim({ safety, moment, then: "die" });
         const [, signal] = (await once(child, "exit")) as [number | null, string];
         assert.equal(signal, "SIGKILL");
       }
@@ -115,31 +115,59 @@ describe("W5 W6 W11: a worker dies or stands still around its effect", () => {
     });
   }
 
-  test("W6: SIGSTOP past the lease, then resumed: the zombie's result is quarantined, in each safety class", async () => {
-    const zombies = [];
-    for (const [place, safety] of effectSafeties.entries()) {
-      const definition = survivor.definitions[place];
-      assert.ok(definition);
-      const { id } = await submit(stand.work, definition, {});
-      const child = victim({ safety, moment: "tell" });
-      await once(child.stdout, "data");
-      child.kill("SIGSTOP");
-      zombies.push({ id, child });
-    }
-    const before = await settled(zombies.map(({ id }) => id));
-    for (const { child } of zombies) {
-      child.kill("SIGCONT");
-      child.stdin.write("go\n");
-    }
-    for (const { id } of zombies) {
-      await until("its result is quarantined", async () => (await facts(id)).observed.length > 0);
-    }
-    const late = await Promise.all(zombies.map(({ id }) => facts(id)));
-    for (const { child } of zombies) child.kill("SIGKILL");
-    assert.deepEqual(
-      late.map(({ state }) => state),
-      before.map(({ state }) => state),
+  /** All that is stored of the items, but what was observed of late results. */
+  const everything = (ids: readonly string[]) =>
+    stand.ask(
+      `select 'item' as what, w::text as row from holdfast.work_items w where work_id = any ($1)
+       union all select 'lease', l::text from holdfast.leases_work l where resource_id = any ($1)
+       union all select 'history', h::text from holdfast.work_history h where work_id = any ($1)
+       union all select 'attempt', a::text from holdfast.work_attempts a where work_id = any ($1)
+       union all select 'proof', p::text from holdfast.work_proofs p where work_id = any ($1)
+       union all select 'suspension', s::text from holdfast.work_suspensions s where work_id = any ($1)
+       order by 1, 2`,
+      [ids],
     );
-    for (const { observed } of late) assert.match(observed.join(), /^(finished|expired|superseded) zombies$/);
-  });
+
+  for (const moment of crashMoments) {
+    test(`W5 W6 W11: SIGSTOP ${moment}, past the lease, then resumed: what it still writes changes nothing`, async () => {
+      const zombies = [];
+      for (const safety of effectSafeties) {
+        const definition = survivor.definitions[effectSafeties.indexOf(safety)];
+        assert.ok(definition);
+        const { id } = await submit(stand.work, definition, {});
+        const child = victim({ safety, moment, then: "stand still" });
+        zombies.push({ id, child, definition, safety, there: once(child.stdout, "data") });
+      }
+      try {
+        for (const { child, there } of zombies) {
+          await there;
+          child.kill("SIGSTOP");
+        }
+        const ids = zombies.map(({ id }) => id);
+        const before = await settled(ids);
+        const rows = await everything(ids);
+        for (const { child } of zombies) {
+          child.kill("SIGCONT");
+          child.stdin.write("go\n");
+        }
+        const late = ["before effect", "after effect", "before settle"].includes(moment);
+        for (const { id, definition } of zombies) {
+          if (late)
+            await until("its result is quarantined", async () => (await facts(id)).observed.length > 0);
+          // Whatever it still had, it is through with it, and works like any other.
+          const { id: next } = await submit(stand.work, definition, {});
+          await until("it runs what comes now", async () => (await facts(next)).state === "succeeded");
+        }
+        assert.deepEqual(await everything(ids), rows, "nothing of it was taken");
+        for (const [place, { id, safety }] of zombies.entries()) {
+          const now = await facts(id);
+          assert.deepEqual([now.state, now.effects], [before[place]?.state, before[place]?.effects], safety);
+          if (late) assert.match(now.observed.join(), /^(finished|expired|superseded) zombies$/, safety);
+          else assert.deepEqual(now.observed, [], safety);
+        }
+      } finally {
+        for (const { child } of zombies) child.kill("SIGKILL");
+      }
+    });
+  }
 });

@@ -1,7 +1,7 @@
 import type { Pool } from "pg";
 import { brandId, type TenantId } from "../../src/core/ids.ts";
 import { seconds } from "../../src/core/time.ts";
-import { defineWork, type WorkDefinition } from "../../src/work/define.ts";
+import { defineWork, type WorkContext, type WorkDefinition } from "../../src/work/define.ts";
 import { legacy } from "../../src/work/policy.ts";
 import type { EffectSafety } from "../../src/work/safety.ts";
 
@@ -16,8 +16,9 @@ export function effectOf(
   world: Pool,
   at: (moment: string) => Promise<void> | void,
 ): WorkDefinition {
-  const apply = async (id: string, attempt: number) => {
+  const apply = async (id: string, attempt: number, signal: AbortSignal) => {
     await at("before effect");
+    signal.throwIfAborted();
     await world.query("insert into public.effects (work_id, attempt) values ($1, $2)", [id, attempt]);
     await at("after effect");
   };
@@ -25,8 +26,7 @@ export function effectOf(
     name: `effect-${safety.replaceAll("_", "-")}`,
     version: "1",
     policy: legacy({ initial: seconds(0), longest: seconds(0) }),
-    run: (_: unknown, { id, attempt }: { readonly id: string; readonly attempt: number }) =>
-      apply(id, attempt),
+    run: (_: unknown, { id, attempt, signal }: WorkContext) => apply(id, attempt, signal),
   };
   if (safety !== "reconcile_before_retry") return defineWork({ ...base, safety });
   return defineWork({
