@@ -5,7 +5,7 @@ import { visible } from "./visible.ts";
 
 const fullId = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 const searchedMax = 2000;
-const plural = { job: "jobs", session: "sessions", delivery: "deliveries" } as const;
+const plural = { job: "jobs", session: "sessions", delivery: "deliveries", work: "work items" } as const;
 
 /** A job's id from what was typed. */
 export function jobIdOf(client: Client, typed: string): Promise<string> {
@@ -18,6 +18,10 @@ export function sessionIdOf(client: Client, typed: string): Promise<string> {
 
 export function deliveryIdOf(client: Client, typed: string): Promise<string> {
   return idOf("delivery", typed, "holdfast get deliveries", () => client.listDeliveries({ limit: 200 }));
+}
+
+export function workIdOf(client: Client, typed: string): Promise<string> {
+  return idOf("work", typed, "holdfast get work", () => client.listWork({ limit: 200 }));
 }
 
 /** The whole id, or its beginning when no other of the newest has it too. */

@@ -36,7 +36,9 @@ async function main(words: readonly string[]): Promise<ExitCode> {
 async function runProgram(context: CommandContext, words: readonly string[]): Promise<ExitCode> {
   const { terminal } = context;
   let complaint = "";
-  const program = createProgram(context, context.version);
+  // The program's own `--version` comes before any command: after one it is that of a version of Work.
+  const [first] = words;
+  const program = createProgram(context, first?.startsWith("-") === false ? null : context.version);
   const settle = (command: typeof program) => {
     command.exitOverride().configureOutput({
       writeOut: (text) => void terminal.out(text),

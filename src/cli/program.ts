@@ -6,19 +6,23 @@ import { labelFlag, limitFlag, numberFlag } from "./flags.ts";
 import { lazyCommand } from "./lazy-command.ts";
 import { at, serverCommand } from "./server-command.ts";
 import { sessionResources } from "./session-resources.ts";
+import { workResources } from "./work-resources.ts";
 
 const states = ["queued", "running", "succeeded", "failed", "cancelled"];
 
-/** All commands. What a command does is imported when it runs, so that `--help` and short ones start quickly. */
-export function createProgram(context: CommandContext, version: string): Command {
+/**
+ * All commands. What a command does is imported when it runs, so that `--help` and short ones start quickly. `version`
+ * is null where the line begins with a command, whose own `--version` means something else.
+ */
+export function createProgram(context: CommandContext, version: string | null): Command {
   const program = new Command("holdfast")
     .description("Run jobs that are leased, fenced, watched and never lost.")
-    .version(version, "-V, --version")
     .helpCommand("help [command]", "help for a command")
     .option("--url <url>", "the server (or HOLDFAST_URL)")
     .option("--token-file <file>", "file with the token (or HOLDFAST_TOKEN)")
     .option("--context <name>", "a server that `context set` has named (or HOLDFAST_CONTEXT)")
     .configureHelp({ showGlobalOptions: true });
+  if (version !== null) program.version(version, "-V, --version");
   program.addHelpText(
     "after",
     `
@@ -90,6 +94,12 @@ function sessionCommands(program: Command, context: CommandContext): void {
   lazyCommand(program, "session", "begin sessions of agents, talk to them, see what they did", async () =>
     (await import("./session.ts")).sessionCommand(context, program),
   );
+  lazyCommand(
+    program,
+    "work",
+    "submit deferred effects, and decide about those that need somebody",
+    async () => (await import("./work.ts")).workCommand(context, program),
+  );
 }
 
 function readingCommands(program: Command, context: CommandContext): void {
@@ -146,6 +156,7 @@ function readingCommands(program: Command, context: CommandContext): void {
   );
 
   sessionResources({ program, get, describe }, context);
+  workResources({ program, get, describe }, context);
   deliveryCommands({ program, get, describe }, context);
 
   serverCommand(
@@ -261,6 +272,9 @@ function operatorCommands(program: Command, context: CommandContext): void {
   );
   lazyCommand(program, "resume", "admit drained kinds again", async () =>
     (await import("./drain.ts")).resumeCommand(context),
+  );
+  lazyCommand(program, "tenant", "what operators of the installation do about a tenant", async () =>
+    (await import("./work.ts")).tenantCommand(context, program),
   );
   lazyCommand(program, "token", "make, list, rotate and revoke the tokens of a tenant", async () =>
     (await import("./token.ts")).tokenCommand(context),

@@ -22,26 +22,31 @@ export const WorkName = Type.String({ pattern: "^[a-z0-9]([a-z0-9._-]{0,98}[a-z0
 export const WorkVersionName = Type.String({ pattern: "^[A-Za-z0-9][A-Za-z0-9._+-]{0,62}$" });
 export const WorkQueue = Type.String({ pattern: "^[a-z0-9]([a-z0-9_-]{0,38}[a-z0-9])?$" });
 
-export const workStates = [
-  "pending",
-  "leased",
-  "permitted",
-  "retry_wait",
-  "cancel_pending",
-  "reconciling",
-  "suspended",
-  "succeeded",
-  "succeeded_after_cancel_requested",
-  "failed",
-  "cancelled_before_effect",
-] as const;
 export const WorkStateName = Type.Union(
-  workStates.map((state) => Type.Literal(state)),
+  [
+    Type.Literal("pending"),
+    Type.Literal("leased"),
+    Type.Literal("permitted"),
+    Type.Literal("retry_wait"),
+    Type.Literal("cancel_pending"),
+    Type.Literal("reconciling"),
+    Type.Literal("suspended"),
+    Type.Literal("succeeded"),
+    Type.Literal("succeeded_after_cancel_requested"),
+    Type.Literal("failed"),
+    Type.Literal("cancelled_before_effect"),
+  ],
   { title: "WorkState" },
 );
+export const workStates = WorkStateName.anyOf.map((state) => state.const);
 
-export const suspensionReasons = ["outcome_unknown", "not_applied", "tenant_disabled", "operator"] as const;
-export const SuspensionReason = Type.Union(suspensionReasons.map((reason) => Type.Literal(reason)));
+export const SuspensionReason = Type.Union([
+  Type.Literal("outcome_unknown"),
+  Type.Literal("not_applied"),
+  Type.Literal("tenant_disabled"),
+  Type.Literal("operator"),
+]);
+export const suspensionReasons = SuspensionReason.anyOf.map((reason) => reason.const);
 
 const item = {
   /** The item's id and its command's: made when left out. */

@@ -1,0 +1,181 @@
+import { ApiError, type Client, type WorkView } from "../client/client.ts";
+import { HoldfastError } from "../wire/holdfast-error.ts";
+import type { WorkItem, WorkProof } from "../wire/work.ts";
+import { type CommandContext, clientOf, printValue, type ServerFlags } from "./context.ts";
+import { Exit, failureOf, failureText, UsageError } from "./failures.ts";
+import { workIdOf } from "./job-id.ts";
+import { readBounded } from "./job-source.ts";
+import { instantText } from "./time-text.ts";
+import { visible } from "./visible.ts";
+
+interface SubmitFlags extends ServerFlags {
+  readonly version: string;
+  readonly input: string;
+  readonly id?: string;
+  readonly key?: string;
+  readonly deadline?: string;
+  readonly delay?: string;
+  readonly queue?: string;
+  readonly priority?: number;
+  readonly providerKey?: string;
+  readonly circuitKey?: string;
+}
+
+export async function submit(context: CommandContext, name: string, flags: SubmitFlags): Promise<void> {
+  const { version, id, key, delay, queue, priority, providerKey, circuitKey } = flags;
+  const optional: Omit<WorkItem, "input"> = {
+    ...(id === undefined ? {} : { id }),
+    ...(key === undefined ? {} : { key }),
+    ...(flags.deadline === undefined ? {} : { deadline: deadlineOf(flags.deadline) }),
+    ...(delay === undefined ? {} : { delay }),
+    ...(queue === undefined ? {} : { queue }),
+    ...(priority === undefined ? {} : { priority: priority as 0 | 1 | 2 | 3 }),
+    ...(providerKey === undefined ? {} : { provider_key: providerKey }),
+    ...(circuitKey === undefined ? {} : { circuit_key: circuitKey }),
+  };
+  const item = { name, version, input: await jsonOf(flags.input), ...optional };
+  const receipt = await clientOf(context, flags).submitWork(item);
+  if (flags.output === "json" || flags.output === "yaml") return printValue(context, flags.output, receipt);
+  if (flags.output === "name") return context.terminal.out(`work/${receipt.id}\n`);
+  if (receipt.duplicate) {
+    await context.terminal.err(`it was accepted before, at ${instantText(receipt.accepted_at)}\n`);
+  }
+  await context.terminal.out(`${receipt.id}\n`);
+}
+
+/** People leave the fraction out; the API wants all six digits of it. */
+function deadlineOf(text: string): string {
+  const at = Date.parse(text);
+  if (!/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d/.test(text) || Number.isNaN(at))
+    throw new UsageError(`--deadline ${visible(text)} is not an instant such as 2027-01-31T12:00:00Z`);
+  const [, fraction = ""] = /:\d\d\.(\d{1,6})(?!\d)/.exec(text) ?? [];
+  return `${new Date(at).toISOString().slice(0, 19)}.${fraction.padEnd(6, "0")}Z`;
+}
+
+async function jsonOf(file: string): Promise<unknown> {
+  const name = file === "-" ? "standard input" : file;
+  const bytes = await readBounded(file);
+  try {
+    return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes)) as unknown;
+  } catch (error) {
+    throw new UsageError(`${name} is not JSON: ${error instanceof Error ? error.message : String(error)}`);
+  }
+}
+
+export async function payload(context: CommandContext, typed: string, flags: ServerFlags): Promise<void> {
+  const client = clientOf(context, flags);
+  const format = flags.output === "yaml" ? "yaml" : "json";
+  await printValue(context, format, await client.getWorkPayload(await workIdOf(client, typed)));
+}
+
+export function cancel(
+  context: CommandContext,
+  typed: readonly string[],
+  flags: ServerFlags & { readonly reason?: string },
+): Promise<void> {
+  return each(context, typed, flags, (client, id) => client.cancelWork(id, { reason: flags.reason }));
+}
+
+export function change(
+  context: CommandContext,
+  verb: "release" | "requeue" | "suspend",
+  typed: readonly string[],
+  flags: ServerFlags,
+): Promise<void> {
+  const call = (client: Client, id: string): Promise<WorkView> => {
+    switch (verb) {
+      case "release":
+        return client.releaseWork(id);
+      case "requeue":
+        return client.requeueWork(id);
+      case "suspend":
+        return client.suspendWork(id);
+    }
+  };
+  return each(context, typed, flags, call);
+}
+
+interface ResolveFlags extends ServerFlags {
+  readonly verdict: WorkProof["verdict"];
+  readonly note: string;
+  readonly attempt?: number;
+  readonly result?: string;
+}
+
+export async function resolve(context: CommandContext, typed: string, flags: ResolveFlags): Promise<void> {
+  const { verdict, note, attempt } = flags;
+  if (verdict === "not_applied" && flags.result !== undefined)
+    throw new UsageError("--result is for what was applied");
+  const result = flags.result === undefined ? {} : { result: await jsonOf(flags.result) };
+  const proof = { verdict, note, ...(attempt === undefined ? {} : { attempt }), ...result };
+  await each(context, [typed], flags, (client, id) => client.resolveWork(id, proof));
+}
+
+/** One that is refused does not keep the others from it. */
+async function each(
+  context: CommandContext,
+  typed: readonly string[],
+  flags: ServerFlags,
+  call: (client: Client, id: string) => Promise<WorkView>,
+): Promise<void> {
+  const client = clientOf(context, flags);
+  const { terminal } = context;
+  let failed: unknown;
+  for (const text of typed) {
+    try {
+      await printChanged(context, flags, await call(client, await workIdOf(client, text)));
+    } catch (error) {
+      if (typed.length === 1) throw error;
+      if (flags.output === "json") await terminal.err(`${JSON.stringify({ error: failureOf(error) })}\n`);
+      else await terminal.err(failureText(error, terminal.errorColors));
+      failed ??= error;
+    }
+  }
+  if (failed !== undefined) throw new Exit(failureOf(failed).exit_code);
+}
+
+async function printChanged(context: CommandContext, { output }: ServerFlags, work: WorkView): Promise<void> {
+  if (output === "json") return context.terminal.out(`${JSON.stringify(work)}\n`);
+  if (output === "yaml") return printValue(context, output, work);
+  if (output === "name") return context.terminal.out(`work/${work.id}\n`);
+  const due = work.next_due_at === null ? "" : `, due at ${instantText(work.next_due_at)}`;
+  await context.terminal.out(`${work.id} is ${work.state}${due}\n`);
+}
+
+export async function retire(
+  context: CommandContext,
+  name: string,
+  version: string,
+  flags: ServerFlags,
+): Promise<void> {
+  const retired = await operated(() => clientOf(context, flags).retireWorkVersion(name, version));
+  if (flags.output === "json" || flags.output === "yaml") return printValue(context, flags.output, retired);
+  await context.terminal.out(
+    `${visible(name)} ${visible(version)} takes nothing new since ${instantText(retired.retired_at)}\n`,
+  );
+}
+
+export async function disableTenant(
+  context: CommandContext,
+  name: string,
+  flags: ServerFlags & { readonly confirm: string },
+): Promise<void> {
+  if (flags.confirm !== name)
+    throw new UsageError(`--confirm is not ${visible(name)}`, "Nothing was done: give its name once more.");
+  const disabled = await operated(() =>
+    clientOf(context, flags).disableTenant(name, { confirm: flags.confirm }),
+  );
+  if (flags.output === "json" || flags.output === "yaml") return printValue(context, flags.output, disabled);
+  await context.terminal.out(`${visible(name)} is disabled since ${instantText(disabled.disabled_at)}\n`);
+}
+
+/** A server without the operator's routes knows nothing at their path. */
+async function operated<T>(call: () => Promise<T>): Promise<T> {
+  try {
+    return await call();
+  } catch (error) {
+    const absent = error instanceof ApiError && error.detail === "there is nothing at this path";
+    if (!absent) throw error;
+    throw new HoldfastError("not_found", "this server has no operator's routes (HOLDFAST_OPERATOR_API)");
+  }
+}
