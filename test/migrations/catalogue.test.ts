@@ -9,7 +9,6 @@ const runtimeRoles = ["gateway", "controller", "worker", "producer", "dispatcher
 /** Not a tenant's: tables whose rows belong to the installation, or that name a tenant without being its own. */
 const keysWithoutTenant: ReadonlyMap<string, string> = new Map([
   ["slots_pkey", "slots belong to the installation; a tenant only takes one"],
-  ["tenants_pkey", "is tenant_id itself"],
 ]);
 
 /** Tables of the installation, which every tenant's rows live beside. All are small. */

@@ -1,44 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Client } from "pg";
 import { applySchema } from "../../src/core/schema/migrate.ts";
 import { readMigrations } from "../../src/core/schema/migrations.ts";
 import { emptyDatabase, withClient } from "../support/database.ts";
 import { populateSchema6 } from "./populate.ts";
+import { columnsOf, digests } from "./row-digests.ts";
 
 const directory = new URL("../../migrations", import.meta.url).pathname;
-
-interface TableDigest {
-  readonly table: string;
-  readonly columns: string;
-  readonly rows: number;
-  /** Of every row's text, place in the file and writing transaction: any rewrite shows. */
-  readonly digest: string;
-  readonly file: string;
-}
-
-async function columnsOf(client: Client): Promise<ReadonlyMap<string, string>> {
-  const { rows } = await client.query<{ table: string; columns: string }>(
-    `select c.relname as table, string_agg(quote_ident(a.attname), ', ' order by a.attnum) as columns
-     from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
-     where c.relnamespace = 'holdfast'::regnamespace and c.relkind = 'r' and not starts_with(c.relname, 'schema_')
-     group by 1 order by 1`,
-  );
-  return new Map(rows.map(({ table, columns }) => [table, columns]));
-}
-
-async function digests(client: Client, tables: ReadonlyMap<string, string>): Promise<TableDigest[]> {
-  const found: TableDigest[] = [];
-  for (const [table, columns] of tables) {
-    const { rows } = await client.query<Omit<TableDigest, "table" | "columns">>(
-      `select count(*)::int as rows, pg_relation_filenode('holdfast.${table}')::text as file,
-         encode(sha256(convert_to(coalesce(string_agg(row(${columns}, ctid, xmin)::text, E'\\n' order by ctid), ''), 'UTF8')), 'hex') as digest
-       from holdfast.${table}`,
-    );
-    for (const row of rows) found.push({ table, columns, ...row });
-  }
-  return found;
-}
 
 test("M6: historical jobs and all other rows are byte-for-byte the same after 0007", async (t) => {
   const { superuser, owner } = await emptyDatabase(t);

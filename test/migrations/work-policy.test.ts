@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import type { Client } from "pg";
 import { isHoldfastError } from "../../src/core/errors.ts";
 import { applySchema } from "../../src/core/schema/migrate.ts";
 import { readMigrations } from "../../src/core/schema/migrations.ts";
@@ -20,6 +19,7 @@ import {
   populateSchema11,
   populateSchema12,
 } from "./populate.ts";
+import { columnsOf, digests } from "./row-digests.ts";
 
 const directory = new URL("../../migrations", import.meta.url).pathname;
 
@@ -41,30 +41,6 @@ async function schema11(scope: Scope): Promise<TestDatabase> {
 async function upgrade(database: TestDatabase): Promise<void> {
   const migrations = await readMigrations(directory);
   await withClient(database.owner, (client) => applySchema(client, { migrations: migrations.slice(0, 12) }));
-}
-
-async function columnsOf(client: Client): Promise<ReadonlyMap<string, string>> {
-  const { rows } = await client.query<{ table: string; columns: string }>(
-    `select c.relname as table, string_agg(quote_ident(a.attname), ', ' order by a.attnum) as columns
-     from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
-     where c.relnamespace = 'holdfast'::regnamespace and c.relkind = 'r' and c.relname <> 'store' and not starts_with(c.relname, 'schema_')
-     group by 1 order by 1`,
-  );
-  return new Map(rows.map(({ table, columns }) => [table, columns]));
-}
-
-/** Of every row's text, place in the file and writing transaction: any rewrite shows. */
-async function digests(client: Client, tables: ReadonlyMap<string, string>): Promise<unknown[]> {
-  const found: unknown[] = [];
-  for (const [table, columns] of tables) {
-    const { rows } = await client.query(
-      `select '${table}' as table, count(*)::int as rows, pg_relation_filenode('holdfast.${table}')::text as file,
-         encode(sha256(convert_to(coalesce(string_agg(row(${columns}, ctid, xmin)::text, E'\\n' order by ctid), ''), 'UTF8')), 'hex') as digest
-       from holdfast.${table}`,
-    );
-    found.push(...rows);
-  }
-  return found;
 }
 
 test("M6: every row of a populated schema-11 store is byte-for-byte the same after 0012", async (t) => {

@@ -4,6 +4,10 @@ import { join } from "node:path";
 import type { Migration } from "./migrations.ts";
 import { rowsOf, type SchemaSession } from "./session.ts";
 
+/** Rights in one order, whatever order they were granted in. */
+const sorted = (acl: string) =>
+  `(select string_agg(entry::text, ',' order by entry::text collate "C") from unnest(${acl}) as entry)`;
+
 /**
  * Each part gives objects of the schema with a line that says everything about each. Servers of different versions
  * have to say the same, so NOT NULL constraints, which 18 lists and 17 does not, are told as columns alone.
@@ -11,10 +15,10 @@ import { rowsOf, type SchemaSession } from "./session.ts";
 const parts = [
   `select format('%s %s', case c.relkind when 'S' then 'sequence' when 'v' then 'view' else 'table' end, c.oid::regclass) as object,
      format('%s %s rls=%s/%s owner=%s acl=%s %s sequence=%s %s', c.relkind, c.relpersistence, c.relrowsecurity,
-       c.relforcerowsecurity, c.relowner::regrole, c.relacl, c.reloptions,
+       c.relforcerowsecurity, c.relowner::regrole, ${sorted("c.relacl")}, c.reloptions,
        (select format('%s %s %s %s', s.seqtypid::regtype, s.seqincrement, s.seqmax, s.seqcache) from pg_catalog.pg_sequence s where s.seqrelid = c.oid),
        (select string_agg(format('%s %s %s notnull=%s default=%s identity=%s generated=%s acl=%s', a.attname, a.attnum,
-          format_type(a.atttypid, a.atttypmod), a.attnotnull, pg_get_expr(d.adbin, d.adrelid), a.attidentity, a.attgenerated, a.attacl),
+          format_type(a.atttypid, a.atttypmod), a.attnotnull, pg_get_expr(d.adbin, d.adrelid), a.attidentity, a.attgenerated, ${sorted("a.attacl")}),
           ', ' order by a.attnum)
         from pg_catalog.pg_attribute a left join pg_catalog.pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
         where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped and c.relkind <> 'S')) as line
@@ -23,16 +27,16 @@ const parts = [
    from pg_catalog.pg_constraint k where k.connamespace = 'holdfast'::regnamespace and k.contype <> 'n'`,
   `select format('index %s', x.indexrelid::regclass), format('%s valid=%s', pg_get_indexdef(x.indexrelid), x.indisvalid)
    from pg_catalog.pg_index x join pg_catalog.pg_class c on c.oid = x.indrelid where c.relnamespace = 'holdfast'::regnamespace`,
-  `select format('function %s', p.oid::regprocedure), format('owner=%s acl=%s %s', p.proowner::regrole, p.proacl, pg_get_functiondef(p.oid))
+  `select format('function %s', p.oid::regprocedure), format('owner=%s acl=%s %s', p.proowner::regrole, ${sorted("p.proacl")}, pg_get_functiondef(p.oid))
    from pg_catalog.pg_proc p where p.pronamespace = 'holdfast'::regnamespace and p.prokind in ('f', 'p')`,
   `select format('trigger %s.%s', t.tgrelid::regclass, t.tgname), format('%s enabled=%s', pg_get_triggerdef(t.oid), t.tgenabled)
    from pg_catalog.pg_trigger t join pg_catalog.pg_class c on c.oid = t.tgrelid
    where c.relnamespace = 'holdfast'::regnamespace and not t.tgisinternal`,
   `select format('policy holdfast.%s.%s', p.tablename, p.policyname), format('%s %s %s %s %s', p.permissive, p.roles, p.cmd, p.qual, p.with_check)
    from pg_catalog.pg_policies p where p.schemaname = 'holdfast'`,
-  `select format('default rights %s %s', a.defaclobjtype, a.defaclnamespace::regnamespace), format('%s', a.defaclacl)
+  `select format('default rights %s %s', a.defaclobjtype, a.defaclnamespace::regnamespace), format('%s', ${sorted("a.defaclacl")})
    from pg_catalog.pg_default_acl a where a.defaclrole = 'holdfast_owner'::regrole`,
-  `select 'schema holdfast', format('%s %s', n.nspowner::regrole, n.nspacl) from pg_catalog.pg_namespace n where n.nspname = 'holdfast'`,
+  `select 'schema holdfast', format('%s %s', n.nspowner::regrole, ${sorted("n.nspacl")}) from pg_catalog.pg_namespace n where n.nspname = 'holdfast'`,
   `select format('type %s', t.oid::regtype), format('%s %s', t.typtype, t.typowner::regrole) from pg_catalog.pg_type t
    where t.typnamespace = 'holdfast'::regnamespace and t.typtype in ('d', 'e', 'r')`,
 ];

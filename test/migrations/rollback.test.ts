@@ -1,0 +1,134 @@
+import assert from "node:assert/strict";
+import { readdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { test } from "node:test";
+import type { Client } from "pg";
+import { readCatalogue } from "../../src/core/schema/catalogue.ts";
+import { readMigrations } from "../../src/core/schema/migrations.ts";
+import { verifySchema } from "../../src/core/schema/verify.ts";
+import { testDatabase, withClient } from "../support/database.ts";
+import { populateStore } from "./populate.ts";
+import { columnsOf, digests } from "./row-digests.ts";
+
+const directory = new URL("../../migrations", import.meta.url).pathname;
+const migrations = await readMigrations(directory);
+const effects = await readCatalogue(directory);
+
+interface Proof {
+  /** What it stops: as whom, what, and by which refusal. */
+  readonly stops: readonly (readonly [role: string, statement: string, refusal: string])[];
+  /** What goes on beside it. */
+  readonly goesOn: readonly (readonly [role: string, statement: string])[];
+}
+
+const admits = (kind: string) => ["gateway", `select holdfast.assert_admits('${kind}')`] as const;
+const drained = (kind: string) => [...admits(kind), "HF017"] as const;
+const denied = "42501";
+const claim = ["dispatcher", "select nextval('holdfast.lease_epochs')"] as const;
+const renew = ["dispatcher", "update holdfast.leases set wake_at = wake_at"] as const;
+const authenticate = ["gateway", "select * from holdfast.authenticate(sha256('x'), 1)"] as const;
+const command = [
+  "gateway",
+  `insert into holdfast.commands (tenant_id, command_id, principal_id, idempotency_key, operation, target, fingerprint)
+   select 'acme', gen_random_uuid(), principal_id, 'key-9', 'submit', 'jobs', sha256('x') from holdfast.principals`,
+] as const;
+const submit = [
+  "gateway",
+  "insert into holdfast.jobs (tenant_id, job_id, name, spec_digest) select 'acme', gen_random_uuid(), 'x', spec_digest from holdfast.job_specs",
+] as const;
+const makeAgent = [
+  "gateway",
+  "insert into holdfast.agents (tenant_id, agent_id, name, runtime) values ('acme', gen_random_uuid(), 'more', 'process')",
+] as const;
+const prioritise = ["gateway", "update holdfast.jobs set priority = 0 where state = 'queued'"] as const;
+const plan = ["controller", "update holdfast.sandbox_attempts set stop_reason = 'x' where false"] as const;
+const read = ["gateway", "select * from holdfast.commands"] as const;
+
+const proofs: Readonly<Record<string, Proof>> = {
+  "0001_foundation": {
+    stops: ["jobs", "sessions", "activations", "work"].map(drained),
+    goesOn: [claim, renew, authenticate, prioritise],
+  },
+  "0002_principals": { stops: [[...authenticate, denied]], goesOn: [claim, renew, admits("jobs")] },
+  "0003_leases": { stops: [[...claim, denied]], goesOn: [renew, authenticate, submit] },
+  "0004_commands_and_changes": { stops: [[...command, denied]], goesOn: [read, claim, renew] },
+  "0005_jobs": {
+    stops: [drained("jobs"), [...submit, denied]],
+    goesOn: [prioritise, claim, renew, admits("sessions"), admits("work")],
+  },
+  "0006_sandboxes": {
+    stops: [drained("jobs"), drained("activations")],
+    goesOn: [plan, claim, renew, admits("sessions"), admits("work")],
+  },
+  "0007_execution_attempts": {
+    stops: [drained("jobs")],
+    goesOn: [prioritise, claim, renew, admits("activations")],
+  },
+  "0008_agents_and_sessions": {
+    stops: [drained("sessions"), [...makeAgent, denied]],
+    goesOn: [claim, renew, admits("activations"), admits("jobs")],
+  },
+  "0009_activations": { stops: [drained("activations")], goesOn: [claim, renew, admits("sessions")] },
+  "0010_bundles_and_checkpoints": {
+    stops: [drained("sessions"), drained("activations")],
+    goesOn: [claim, renew, admits("jobs")],
+  },
+};
+
+/** In the role and for the tenant `acme`, keeping nothing. Gives the SQLSTATE of a refusal, or null. */
+async function tried(client: Client, role: string, statement: string): Promise<string | null> {
+  await client.query(`begin; set local role holdfast_${role}; set local holdfast.tenant = 'acme'`);
+  try {
+    await client.query(statement);
+    return null;
+  } catch (error) {
+    assert.ok(error instanceof Error && "code" in error, String(error));
+    return String(error.code);
+  } finally {
+    await client.query("rollback");
+  }
+}
+
+test("M8: every migration has its rollback", async () => {
+  const files = (await readdir(join(directory, "rollback"))).map((file) => file.replace(/\.sql$/, ""));
+  const names = migrations.map(({ version, name }) => `${String(version).padStart(4, "0")}_${name}`);
+  assert.deepEqual(files.toSorted(), names);
+});
+
+for (const [name, { stops, goesOn }] of Object.entries(proofs)) {
+  test(`M8: the rollback of ${name} stops what it enabled and lets the rest go on, and its undo leaves no trace`, async (t) => {
+    const database = await testDatabase(t);
+    const text = await readFile(join(directory, "rollback", `${name}.sql`), "utf8");
+    await withClient(database.superuser, async (client) => {
+      await populateStore(client, "acme");
+      await client.query("delete from holdfast.drains");
+      const tables = await columnsOf(client);
+      const told = new Map([...tables].filter(([table]) => !["drains", "operator_actions"].includes(table)));
+      const facts = async () => [
+        await digests(client, told),
+        (await client.query("select * from holdfast.store")).rows,
+        (await client.query("select * from holdfast.schema_migrations order by version")).rows,
+      ];
+      const before = await facts();
+      for (const [role, statement] of stops)
+        assert.equal(await tried(client, role, statement), null, statement);
+      // Twice: running it again changes nothing.
+      for (const _ of [1, 2]) await withClient(database.owner, (owner) => owner.query(text));
+      assert.deepEqual(await facts(), before);
+      for (const [role, statement, refusal] of stops) {
+        assert.equal(await tried(client, role, statement), refusal, statement);
+      }
+      for (const [role, statement] of goesOn)
+        assert.equal(await tried(client, role, statement), null, statement);
+
+      const undo = [...text.matchAll(/^-- Undo: (.+)$/gm)].map(([, statement = ""]) => statement);
+      assert.ok(undo.length > 0);
+      await withClient(database.owner, (owner) => owner.query(undo.join("\n")));
+      for (const [role, statement] of stops)
+        assert.equal(await tried(client, role, statement), null, statement);
+      assert.deepEqual(await facts(), before);
+      const { missing, changed, unexpected } = await verifySchema(client, migrations, effects);
+      assert.deepEqual([missing, changed, unexpected], [[], [], []]);
+    });
+  });
+}
