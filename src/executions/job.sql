@@ -17,14 +17,17 @@ select count(*)::integer as "queued!" from (
 -- name: poolExists :one
 select exists (select s.pool from holdfast.slots s where s.pool = :pool) as "known!";
 
--- The same spec again is the same row.
--- name: insertSpec :exec
-insert into holdfast.job_specs (tenant_id, spec_digest, spec)
-values (holdfast.current_tenant(), :digest, :spec)
-on conflict (tenant_id, spec_digest) do nothing;
-
--- Enrolled from the start: the direct claimant leaves it alone (E13).
+-- A job with its spec, of which the same again is the same row, and the lease by which it waits. Enrolled from the
+-- start: the direct claimant leaves it alone (E13).
 -- name: insertJob :one
+with lease as (
+  insert into holdfast.leases (tenant_id, kind, resource_id, queue, priority, due_at, wake_at)
+  values (holdfast.current_tenant(), 'admission', :job, :pool, :priority, :now, :now)
+), spec as (
+  insert into holdfast.job_specs (tenant_id, spec_digest, spec)
+  values (holdfast.current_tenant(), :spec_digest, :spec)
+  on conflict (tenant_id, spec_digest) do nothing
+)
 insert into holdfast.jobs as j (tenant_id, job_id, name, spec_digest, priority, labels, created_at, queued_at, enrolled_at)
 values (holdfast.current_tenant(), :job, :name, :spec_digest, :priority, :labels, :now, :now, :now)
 returning j.job_id, j.name, j.spec_digest, j.state, j.priority, j.labels, j.resource_version, j.created_at, j.queued_at,

@@ -53,29 +53,15 @@ export const poolExists = statement<PoolExistsParams, PoolExistsRow, "one">(
   `select exists (select s.pool from holdfast.slots s where s.pool = $1) as "known"`,
 );
 
-export interface InsertSpecParams {
-  readonly digest: string;
-  readonly spec: unknown;
-}
-
-/** The same spec again is the same row. */
-export const insertSpec = statement<InsertSpecParams, never, "exec">(
-  "job.insertSpec",
-  "exec",
-  ["digest","spec"],
-  ["plain","json"],
-  `insert into holdfast.job_specs (tenant_id, spec_digest, spec)
-values (holdfast.current_tenant(), $1, $2)
-on conflict (tenant_id, spec_digest) do nothing`,
-);
-
 export interface InsertJobParams {
   readonly job: string;
-  readonly name: string;
-  readonly spec_digest: string;
+  readonly pool: string;
   readonly priority: number;
-  readonly labels: unknown;
   readonly now: Instant;
+  readonly spec_digest: string;
+  readonly spec: unknown;
+  readonly name: string;
+  readonly labels: unknown;
 }
 
 export interface InsertJobRow {
@@ -96,14 +82,25 @@ export interface InsertJobRow {
   readonly attempts: number;
 }
 
-/** Enrolled from the start: the direct claimant leaves it alone (E13). */
+/**
+ * A job with its spec, of which the same again is the same row, and the lease by which it waits. Enrolled from the
+ * start: the direct claimant leaves it alone (E13).
+ */
 export const insertJob = statement<InsertJobParams, InsertJobRow, "one">(
   "job.insertJob",
   "one",
-  ["job","name","spec_digest","priority","labels","now"],
-  ["plain","plain","plain","plain","json","instant"],
-  `insert into holdfast.jobs as j (tenant_id, job_id, name, spec_digest, priority, labels, created_at, queued_at, enrolled_at)
-values (holdfast.current_tenant(), $1, $2, $3, $4, $5, $6, $6, $6)
+  ["job","pool","priority","now","spec_digest","spec","name","labels"],
+  ["plain","plain","plain","instant","plain","json","plain","json"],
+  `with lease as (
+  insert into holdfast.leases (tenant_id, kind, resource_id, queue, priority, due_at, wake_at)
+  values (holdfast.current_tenant(), 'admission', $1, $2, $3, $4, $4)
+), spec as (
+  insert into holdfast.job_specs (tenant_id, spec_digest, spec)
+  values (holdfast.current_tenant(), $5, $6)
+  on conflict (tenant_id, spec_digest) do nothing
+)
+insert into holdfast.jobs as j (tenant_id, job_id, name, spec_digest, priority, labels, created_at, queued_at, enrolled_at)
+values (holdfast.current_tenant(), $1, $7, $5, $3, $8, $4, $4, $4)
 returning j.job_id, j.name, j.spec_digest, j.state, j.priority, j.labels, j.resource_version, j.created_at, j.queued_at,
   j.cancel_requested_at, j.cancel_reason, j.finished_at, j.failure_code, j.failure_message, 0 as "attempts"`,
 );

@@ -13,7 +13,6 @@ import {
   countQueued,
   hastenExecution,
   insertJob,
-  insertSpec,
   listJobs as listJobRows,
   lockAdmission,
   lockJob as lockJobRow,
@@ -58,17 +57,16 @@ export async function submitJob(
       fields: [{ pointer: "/spec/pool", message: "not a pool of this installation" }],
     });
   }
-  const digest = canonicalDigest(spec);
-  await tx.run(insertSpec, { digest, spec });
   const job = await tx.run(insertJob, {
     job: uuidv7(),
     name: metadata.name,
-    spec_digest: digest,
+    spec,
+    spec_digest: canonicalDigest(spec),
+    pool,
     priority: metadata.priority ?? defaultPriority,
     labels: metadata.labels ?? {},
     now: tx.now,
   });
-  await admit(tx, job, { pool, dueAt: job.queued_at });
   await recordChange(tx, job, "job.submitted");
   return job;
 }
