@@ -10,6 +10,8 @@ import { Overview } from "./pages/overview.tsx";
 import { Session } from "./pages/session.tsx";
 import { Sessions } from "./pages/sessions.tsx";
 import { System } from "./pages/system.tsx";
+import { Work } from "./pages/work.tsx";
+import { WorkItem } from "./pages/work-item.tsx";
 import { Empty, Loading } from "./parts/empty.tsx";
 import { Page } from "./parts/page.tsx";
 import { Problem } from "./parts/problem.tsx";
@@ -47,6 +49,8 @@ function Shown() {
       return id === undefined ? <Jobs /> : <Job key={id} id={id} />;
     case "sessions":
       return id === undefined ? <Sessions /> : <Session key={id} id={id} />;
+    case "work":
+      return id === undefined ? <Work /> : <WorkItem key={id} id={id} />;
     case "deliveries":
       return id === undefined ? <Deliveries /> : <Delivery key={id} id={id} />;
     case "commands":

@@ -3,6 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 import { visible } from "../wire/visible.ts";
 import { type Account, leave } from "./account.ts";
 import { Badge, Banner } from "./parts/badge.tsx";
+import { Mark } from "./parts/mark.tsx";
 import { When } from "./parts/when.tsx";
 import { place, to } from "./place.ts";
 
@@ -36,10 +37,7 @@ export function Frame({
       </a>
       <header class="bar">
         <a class="brand" href={to()}>
-          <svg viewBox="0 0 32 32" width="22" height="22" aria-hidden="true">
-            <rect width="32" height="32" rx="7" />
-            <path d="M10 7v18M22 7v18M10 16h12" />
-          </svg>
+          <Mark />
           Holdfast
         </a>
         <Badge />

@@ -57,7 +57,7 @@ export function Deliveries() {
               </a>
             ),
           },
-          { name: "State", cell: ({ state }) => <Status state={state} /> },
+          { name: "State", state: true, cell: ({ state }) => <Status state={state} /> },
           {
             name: "Session",
             wide: true,

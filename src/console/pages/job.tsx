@@ -14,7 +14,7 @@ import { Action } from "../parts/action.tsx";
 import { Attempt } from "../parts/attempt.tsx";
 import { ChangeLines } from "../parts/changes.tsx";
 import { Empty, Loading } from "../parts/empty.tsx";
-import { Fact, Facts, Id, Labels } from "../parts/facts.tsx";
+import { Fact, Facts, Held, Id, Labels } from "../parts/facts.tsx";
 import { LogView } from "../parts/log-view.tsx";
 import { Page, Section } from "../parts/page.tsx";
 import { Problem } from "../parts/problem.tsx";
@@ -96,6 +96,7 @@ export function Job({ id }: { readonly id: string }) {
           {visible(job.failure.message)} <code>{job.failure.code}</code>
         </p>
       )}
+      <Held blocked={job.blocked} />
       <Attempts attempts={attempts} job={job} />
       {attempts.length === 0 ? null : <Output job={job} attempts={attempts} />}
       <Artifacts artifacts={artifacts} job={job} />

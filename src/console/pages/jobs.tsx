@@ -62,7 +62,7 @@ export function Jobs() {
               </a>
             ),
           },
-          { name: "State", cell: (job) => <Status state={job.state} {...wordOf(job)} /> },
+          { name: "State", state: true, cell: (job) => <Status state={job.state} {...wordOf(job)} /> },
           { name: "Labels", wide: true, cell: (job) => <Labels labels={job.labels} /> },
           { name: "Attempts", wide: true, number: true, cell: (job) => job.attempts },
           { name: "Priority", wide: true, number: true, cell: (job) => job.priority },

@@ -7,7 +7,7 @@ import { useLoaded } from "../loading.ts";
 import { ChangeLines } from "../parts/changes.tsx";
 import { Composer } from "../parts/composer.tsx";
 import { Empty, Loading } from "../parts/empty.tsx";
-import { Fact, Facts, Id, Labels } from "../parts/facts.tsx";
+import { Fact, Facts, Held, Id, Labels } from "../parts/facts.tsx";
 import { LeaseTable } from "../parts/leases.tsx";
 import { Page, Section } from "../parts/page.tsx";
 import { Problem } from "../parts/problem.tsx";
@@ -64,6 +64,7 @@ export function Session({ id }: { readonly id: string }) {
   return (
     <Page title={session.agent} above={above} beside={<Status state={session.state} />}>
       {error === null ? null : <Problem error={error} again={reload} />}
+      <Held blocked={session.blocked} />
       <div class="split">
         <div>
           <Section title="Conversation">

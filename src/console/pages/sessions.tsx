@@ -61,7 +61,7 @@ export function Sessions() {
               </a>
             ),
           },
-          { name: "State", cell: ({ state }) => <Status state={state} /> },
+          { name: "State", state: true, cell: ({ state }) => <Status state={state} /> },
           { name: "Wanted", wide: true, cell: ({ desired_state }) => desired_state },
           { name: "Labels", wide: true, cell: ({ labels }) => <Labels labels={labels} /> },
           { name: "Revision", wide: true, number: true, cell: ({ head_revision }) => head_revision },

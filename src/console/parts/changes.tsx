@@ -10,8 +10,8 @@ export function pageOf({ kind, id, root_id }: ChangeEvent): string | null {
   if (kind === "job" || kind === "attempt" || kind === "artifact") return to("jobs", root_id);
   if (kind === "session" || kind === "activation") return to("sessions", root_id);
   if (kind === "delivery") return to("deliveries", id);
-  if (kind === "work") return to("work", root_id);
-  return null;
+  // One change tells of many items.
+  return kind === "work" ? to("work") : null;
 }
 
 const shownMax = 200;

@@ -52,3 +52,8 @@ export function Said({ said }: { readonly said: Readonly<Record<string, unknown>
   if (typeof text !== "string" || Object.keys(rest).length > 0) return <Json value={said} />;
   return <p class="said">{text.split("\n").map(visible).join("\n")}</p>;
 }
+
+/** Why nothing of it goes on until somebody does something. */
+export function Held({ blocked }: { readonly blocked: { readonly message: string } | undefined }) {
+  return blocked === undefined ? null : <p class="note need">It is blocked: {visible(blocked.message)}</p>;
+}

@@ -11,6 +11,8 @@ export interface Column<T> {
   /** Left out on a narrow screen. */
   readonly wide?: boolean;
   readonly number?: boolean;
+  /** As wide as a state; the others share what is left. */
+  readonly state?: boolean;
 }
 
 const rowHeight = 44;
@@ -42,15 +44,16 @@ export function Rows<T extends Item>({
   }, [near, more, loading, error, items?.length]);
 
   if (items === null) return error === null ? <Loading /> : <Problem error={error} again={reload} />;
-  if (items.length === 0 && error === null) return <>{empty}</>;
+  // A page may have nothing that fits, and not be the last.
+  if (items.length === 0 && error === null) return more ? <Loading /> : <>{empty}</>;
   return (
     <>
       {error === null ? null : <Problem error={error} again={reload} />}
       <table class="rows" aria-label={label} aria-rowcount={more ? -1 : items.length + 1}>
         <thead>
           <tr>
-            {columns.map(({ name, wide, number }) => (
-              <th key={name} scope="col" class={classOf(wide, number)}>
+            {columns.map(({ name, wide, number, state }) => (
+              <th key={name} scope="col" class={classOf(wide, number, state)}>
                 {name}
               </th>
             ))}
@@ -87,8 +90,10 @@ export function Rows<T extends Item>({
   );
 }
 
-const classOf = (wide?: boolean, number?: boolean) =>
-  [wide === true ? "wide" : "", number === true ? "number" : ""].join(" ").trim() || undefined;
+const classOf = (wide?: boolean, number?: boolean, state?: boolean) =>
+  [wide === true ? "wide" : "", number === true ? "number" : "", state === true ? "of-state" : ""]
+    .join(" ")
+    .trim() || undefined;
 
 function Gap({ rows, columns }: { readonly rows: number; readonly columns: number }) {
   if (rows <= 0) return null;

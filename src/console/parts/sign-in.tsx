@@ -1,6 +1,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { enter } from "../account.ts";
 import { useDoing } from "./action.tsx";
+import { Mark } from "./mark.tsx";
 import { Problem } from "./problem.tsx";
 
 /** The token leaves this form once, in a header, and is forgotten. */
@@ -22,7 +23,10 @@ export function SignInForm({ why }: { readonly why: "expired" | null }) {
   return (
     <main class="sign-in">
       <form onSubmit={(event) => void submit(event)}>
-        <p class="brand">Holdfast</p>
+        <p class="brand">
+          <Mark />
+          Holdfast
+        </p>
         <h1>Sign in</h1>
         {why === null ? null : (
           <p class="note need" role="alert">
