@@ -5,7 +5,7 @@
 -- null: tenant, deployment_epoch, traceparent
 select place::text as "place!", work_id::text as "work_id!", duplicate as "duplicate!",
   (extract(epoch from accepted_at) * 1000000)::bigint::text as "accepted_us!"
-from holdfast.submit_work(:tenant, :deployment_epoch, :name, :version, :items, :traceparent) order by place;
+from holdfast.submit_work(:tenant, :deployment_epoch, :name, :version, :items, :traceparent) s order by s.place;
 
 -- name: cancelWork :one
 select holdfast.cancel_work(holdfast.current_tenant(), :work, :by, :reason) as "state?";

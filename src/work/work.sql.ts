@@ -26,7 +26,7 @@ export const submitWork = statement<SubmitWorkParams, SubmitWorkRow, "many">(
   ["plain","plain","plain","plain","json","plain"],
   `select place::text as "place", work_id::text as "work_id", duplicate as "duplicate",
   (extract(epoch from accepted_at) * 1000000)::bigint::text as "accepted_us"
-from holdfast.submit_work($1, $2, $3, $4, $5, $6) order by place`,
+from holdfast.submit_work($1, $2, $3, $4, $5, $6) s order by s.place`,
 );
 
 export interface CancelWorkParams {
