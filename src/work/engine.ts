@@ -3,6 +3,7 @@ import { isHoldfastError } from "../core/errors.ts";
 import type { IncarnationId } from "../core/ids.ts";
 import { monotonicMs } from "../core/monotonic.ts";
 import type { LeaseKeeper, TimedLease } from "../core/postgres/lease-keeper.ts";
+import { sqlstateOf } from "../core/postgres/sqlstate.ts";
 import type { Database } from "../core/postgres/transition.ts";
 import { type Microseconds, toMilliseconds } from "../core/time.ts";
 import type { WorkDefinition } from "./define.ts";
@@ -72,10 +73,13 @@ export function startEngine(options: EngineOptions): Engine {
   const claimed: Claimed[] = [];
   const ready: { readonly item: Permitted; readonly kept: KeptLease }[] = [];
   const done: Done[] = [];
+  /** Claimed, and waiting for the reconciler of their version. */
+  const asking: Claimed[] = [];
   /** Leases that are to be dropped by the next message to the keeper. */
   const finished: KeptLease[] = [];
   const background = new Set<Promise<void>>();
   let running = 0;
+  let reconciling = 0;
   let claiming = false;
   let turning = false;
   let woken = true;
@@ -105,9 +109,10 @@ export function startEngine(options: EngineOptions): Engine {
     background.add(tracked);
   }
 
-  const givesBack = () => stopping.signal.aborted && claimed.length + ready.length > 0;
+  const givesBack = () => stopping.signal.aborted && claimed.length + asking.length + ready.length > 0;
   const idle = () =>
-    stopping.signal.aborted && running + ready.length + claimed.length + done.length + background.size === 0;
+    stopping.signal.aborted &&
+    running + ready.length + claimed.length + asking.length + done.length + background.size === 0;
 
   function wantsClaim(): boolean {
     return woken && !stopping.signal.aborted && claimed.length < pace.lowWater();
@@ -150,9 +155,25 @@ export function startEngine(options: EngineOptions): Engine {
         }
       });
     }
-    for (const item of toReconcile) {
+    // What finds no place waits for its lease to end, and is claimed again.
+    asking.push(...toReconcile.slice(0, claimMax - asking.length));
+    reconcileNext();
+  }
+
+  /** As many reconcilers at a time as handlers. */
+  function reconcileNext(): void {
+    while (reconciling < concurrency && !stopping.signal.aborted) {
+      const item = asking.shift();
+      if (item === undefined) return;
       const work = lanes.get(item.lane);
-      if (work !== undefined) follow(reconcile(work, item));
+      if (work === undefined || item.heldUntilMs <= monotonicMs()) continue;
+      reconciling += 1;
+      follow(
+        reconcile(work, item).finally(() => {
+          reconciling -= 1;
+          reconcileNext();
+        }),
+      );
     }
   }
 
@@ -221,7 +242,11 @@ export function startEngine(options: EngineOptions): Engine {
   }
 
   function givenBack(): Done[] {
-    const idleOnes = claimed.splice(0).map((item) => ({ ...item, attempt: 0, circuitKey: null }));
+    const idleOnes = [...claimed.splice(0), ...asking.splice(0)].map((item) => ({
+      ...item,
+      attempt: 0,
+      circuitKey: null,
+    }));
     const unused = ready.splice(0).map(({ item, kept }) => {
       finished.push(kept);
       return item;
@@ -245,10 +270,17 @@ export function startEngine(options: EngineOptions): Engine {
   }
 
   async function quarantine(one: Done): Promise<void> {
-    const what = await observeWork(db, holder, one, options.retention).catch((error: unknown) => {
+    let what: string;
+    try {
+      what = await observeWork(db, holder, one, options.retention);
+    } catch (error) {
       options.onError(error, "a late result could not be kept");
-      return "held";
-    });
+      if (passes(error)) what = "held";
+      else if (one.outcome.type === "succeeded" && one.outcome.result !== "") {
+        // That it was late is worth keeping, also where its result can't be.
+        return quarantine({ ...one, outcome: { type: "succeeded", result: "" } });
+      } else what = "dropped";
+    }
     options.onSettled?.(nameOf(one.item), what);
     if (what === "held") done.push(one);
   }
@@ -259,7 +291,7 @@ export function startEngine(options: EngineOptions): Engine {
    * refuses is halved until the one row that it refuses is alone.
    */
   async function salvage(settle: readonly Done[], next: readonly Claimed[], error: unknown): Promise<void> {
-    if (isHoldfastError(error, "unavailable")) {
+    if (passes(error)) {
       options.onError(error, "a turn was not answered");
       done.unshift(...settle);
       for (let pauseMs = retryFirstMs; ; pauseMs = Math.min(pauseMs * 2, retryMaxMs)) {
@@ -268,7 +300,10 @@ export function startEngine(options: EngineOptions): Engine {
           await reread(next);
           return;
         } catch (again) {
-          if (!isHoldfastError(again, "unavailable")) throw again;
+          if (passes(again)) continue;
+          // What it may have been given is left to its lease.
+          options.onError(again, "permits could not be read back");
+          return;
         }
       }
     }
@@ -376,3 +411,9 @@ export function startEngine(options: EngineOptions): Engine {
     },
   };
 }
+
+/** Of the way to the database or its load, and of no item: locks and statements that ran out of time are, too. */
+function passes(error: unknown): boolean {
+  return isHoldfastError(error, "unavailable") || timeouts.has(sqlstateOf(error) ?? "");
+}
+const timeouts: ReadonlySet<string> = new Set(["55P03", "57014", "25P04"]);

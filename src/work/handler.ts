@@ -50,7 +50,7 @@ function encoded(result: unknown): string {
 }
 
 function failure(error: unknown): Outcome {
-  const message = (error instanceof Error ? error.message : String(error)).slice(0, 1_000);
+  const message = stored(said(error)).slice(0, 1_000);
   if (error instanceof WorkFailure) {
     return { type: "failed", code: named(error.code), message, final: !error.retry };
   }
@@ -59,4 +59,16 @@ function failure(error: unknown): Outcome {
   return { type: "failed", code: isHoldfastError(error) ? error.code : "handler_failed", message, final };
 }
 
-const named = (code: string) => (code === "" ? "failed" : code.slice(0, 63));
+/** Anything can be thrown, also what has no text. */
+function said(error: unknown): string {
+  try {
+    return String(error instanceof Error ? error.message : error);
+  } catch {
+    return "the handler threw something that has no text";
+  }
+}
+
+/** The database takes no NUL: one in a message must not make a failure one that can't be stored. */
+const stored = (text: string) => text.replaceAll("\0", "\uFFFD").toWellFormed();
+
+const named = (code: string) => (code === "" ? "failed" : stored(code).slice(0, 63));
