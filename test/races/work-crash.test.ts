@@ -36,7 +36,7 @@ describe("W5 W6 W11: a worker dies or stands still around its effect", () => {
     for (const hook of hooks) await hook();
   });
 
-  function victim(task: Pick<WorkTask, "safety" | "moment" | "then">) {
+  function victim(task: Pick<WorkTask, "safety" | "moment" | "ending">) {
     const { app, superuser } = stand.database;
     const text = JSON.stringify({ app, superuser, ...task });
     return spawn(process.execPath, [fixture, text], { stdio: ["pipe", "pipe", "inherit"] });
@@ -82,7 +82,7 @@ describe("W5 W6 W11: a worker dies or stands still around its effect", () => {
         assert.ok(definition);
         const { id } = await submit(stand.work, definition, {});
         ids.push(id);
-        const child = victim({ safety, moment, then: "die" });
+        const child = victim({ safety, moment, ending: "killed" });
         const [, signal] = (await once(child, "exit")) as [number | null, string];
         assert.equal(signal, "SIGKILL");
       }
@@ -135,7 +135,7 @@ describe("W5 W6 W11: a worker dies or stands still around its effect", () => {
         const definition = survivor.definitions[effectSafeties.indexOf(safety)];
         assert.ok(definition);
         const { id } = await submit(stand.work, definition, {});
-        const child = victim({ safety, moment, then: "stand still" });
+        const child = victim({ safety, moment, ending: "stopped" });
         zombies.push({ id, child, definition, safety, there: once(child.stdout, "data") });
       }
       try {

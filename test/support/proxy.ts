@@ -11,6 +11,8 @@ export interface Proxy {
   readonly queries: () => number;
   /** The connections that are open now pass nothing on any more, and nobody is told. New ones work. */
   readonly freeze: () => void;
+  /** What the server says next on any connection that is open now is lost, and the connection with it. */
+  readonly swallow: () => void;
   /** Whether new connections are refused from now on. */
   readonly refuse: (refused: boolean) => void;
 }
@@ -59,6 +61,16 @@ export async function openProxy(
   return {
     settings: { ...settings, host: directory },
     queries: () => queries,
+    swallow() {
+      for (const { near, far } of open) {
+        far.unpipe(near);
+        far.once("data", () => {
+          near.destroy();
+          far.destroy();
+        });
+        far.resume();
+      }
+    },
     refuse(refused) {
       refusing = refused;
     },
