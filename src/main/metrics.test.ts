@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import type { Load } from "./load.store.ts";
 import { type MetricSources, metricTable, openMetrics } from "./metrics.ts";
+import type { WorkLoad } from "./work-load.store.ts";
 
 const load: Load = {
   pools: [{ pool: "default", slots: 2, used: 1, waiting: 3 }],
@@ -12,8 +13,19 @@ const load: Load = {
   unattended: 0,
   unproven: 1,
 };
+const workLoad: WorkLoad = {
+  items: new Map([
+    ["pending", 7],
+    ["suspended", 1],
+  ]),
+  oldestDueSeconds: 2.5,
+  unattended: 1,
+  circuitsOpen: 2,
+  quarantined: new Map([["expired", 3]]),
+};
 const sources: MetricSources = {
   load: () => Promise.resolve(load),
+  workLoad: () => Promise.resolve(workLoad),
   waitingMax: 1000,
   attending: () => 5,
   held: () => new Map([["execution", 5]]),
@@ -74,15 +86,24 @@ test("a reading says what waits, runs and gets on, and nothing of whom or what",
     "holdfast_sandboxes_stop_unproven 1",
     'holdfast_slots_used{pool="default"} 1',
     'holdfast_slots{pool="default"} 2',
+    "holdfast_work_circuits_open 2",
+    'holdfast_work_items{state="pending"} 7',
+    'holdfast_work_items{state="suspended"} 1',
+    "holdfast_work_lanes_unattended 1",
+    "holdfast_work_oldest_due_seconds 2.5",
+    'holdfast_work_quarantined{reason="expired"} 3',
   ]);
 });
 
 test("while the database does not answer, the store's numbers are absent and not the last ones", async () => {
   const away = () => Promise.reject(new Error("away"));
-  const { text } = await open().read({ ...sources, load: away });
+  const { text } = await open().read({ ...sources, load: away, workLoad: away });
   assert.match(text, /^holdfast_database_up 0$/m);
   assert.match(text, /^holdfast_attempts_attended 5$/m);
-  assert.doesNotMatch(text, /^holdfast_(slots|jobs_waiting\{|attempts\{|attempts_unattended|sandboxes)/m);
+  assert.doesNotMatch(
+    text,
+    /^holdfast_(slots|jobs_waiting\{|attempts\{|attempts_unattended|sandboxes|work_)/m,
+  );
 });
 
 test("however often it is read, the store is asked once a second", async () => {

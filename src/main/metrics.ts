@@ -3,6 +3,7 @@ import { monotonicMs } from "../core/monotonic.ts";
 import type { PublicationState } from "../core/outbox.ts";
 import type { ErrorCode } from "../wire/errors.ts";
 import type { Load } from "./load.store.ts";
+import type { WorkLoad } from "./work-load.store.ts";
 
 interface Metric {
   readonly name: string;
@@ -38,12 +39,24 @@ export const metricTable = {
     "resource",
     "status",
   ),
+  workItems: gauge("holdfast_work_items", "Live items of Work; an estimate when there are many", "state"),
+  workOldestDue: gauge(
+    "holdfast_work_oldest_due_seconds",
+    "Since when the oldest item is due that nobody has",
+  ),
+  workUnattended: gauge(
+    "holdfast_work_lanes_unattended",
+    "Lanes with items whose version no live worker has",
+  ),
+  workCircuits: gauge("holdfast_work_circuits_open", "Circuit breakers that are open"),
+  workQuarantined: gauge("holdfast_work_quarantined", "Late results that are kept", "reason"),
   deliveries: counter("holdfast_deliveries_total", "Tries to deliver, by what came of them", "result"),
 } as const satisfies Readonly<Record<string, Metric>>;
 
 /** What is read for each reading. */
 export interface MetricSources {
   readonly load: () => Promise<Load>;
+  readonly workLoad: () => Promise<WorkLoad>;
   readonly waitingMax: number;
   readonly attending: () => number;
   readonly held: () => ReadonlyMap<string, number>;
@@ -87,6 +100,13 @@ export function openMetrics(about: { readonly release: string; readonly process:
     held: gaugeOf(metricTable.held),
     loopAge: gaugeOf(metricTable.loopAge),
   };
+  const work = {
+    items: gaugeOf(metricTable.workItems),
+    oldestDue: gaugeOf(metricTable.workOldestDue),
+    unattended: gaugeOf(metricTable.workUnattended),
+    circuits: gaugeOf(metricTable.workCircuits),
+    quarantined: gaugeOf(metricTable.workQuarantined),
+  };
   gaugeOf(metricTable.info).set({ ...about }, 1);
   const lost = counterOf(metricTable.lost);
   const refused = counterOf(metricTable.refused);
@@ -111,6 +131,18 @@ export function openMetrics(about: { readonly release: string; readonly process:
     unproven.set(load.unproven);
   }
 
+  function fillWork(load: WorkLoad | null): void {
+    const { items, oldestDue, unattended, circuits, quarantined } = work;
+    for (const labelled of [items, quarantined]) labelled.reset();
+    for (const single of [oldestDue, unattended, circuits]) single.remove();
+    if (load === null) return;
+    for (const [state, count] of load.items) items.set({ state }, count);
+    oldestDue.set(load.oldestDueSeconds);
+    unattended.set(load.unattended);
+    circuits.set(load.circuitsOpen);
+    for (const [reason, count] of load.quarantined) quarantined.set({ reason }, count);
+  }
+
   function fillProcess(sources: MetricSources): void {
     gauges.waitingMax.set(sources.waitingMax);
     gauges.attending.set(sources.attending());
@@ -120,15 +152,8 @@ export function openMetrics(about: { readonly release: string; readonly process:
     for (const [loop, age] of sources.loops()) if (age !== null) gauges.loopAge.set({ loop }, age);
   }
 
-  let reading: Promise<Load | null> | null = null;
-  let readAt = 0;
-  function loadOf(sources: MetricSources): Promise<Load | null> {
-    if (reading === null || monotonicMs() - readAt > restMs) {
-      readAt = monotonicMs();
-      reading = sources.load().catch(() => null);
-    }
-    return reading;
-  }
+  const loadOf = rested<Load>();
+  const workLoadOf = rested<WorkLoad>();
 
   return {
     refused: (code) => refused.inc({ code }),
@@ -139,10 +164,24 @@ export function openMetrics(about: { readonly release: string; readonly process:
       ({ verb, resource }, status) =>
         requests.inc({ runtime, verb, resource, status: status === 0 ? "none" : String(status) }),
     async read(sources) {
-      fillStore(await loadOf(sources));
+      fillStore(await loadOf(sources.load));
+      fillWork(await workLoadOf(sources.workLoad));
       fillProcess(sources);
       return { contentType: registry.contentType, text: await registry.metrics() };
     },
+  };
+}
+
+/** Asks again only after a rest. Null: it could not be read. */
+function rested<T>(): (read: () => Promise<T>) => Promise<T | null> {
+  let reading: Promise<T | null> | null = null;
+  let readAt = 0;
+  return (read) => {
+    if (reading === null || monotonicMs() - readAt > restMs) {
+      readAt = monotonicMs();
+      reading = read().catch(() => null);
+    }
+    return reading;
   };
 }
 

@@ -5,6 +5,7 @@ import { readLoad } from "./load.store.ts";
 import type { Metrics } from "./metrics.ts";
 import type { Foundation } from "./process.ts";
 import { type ClaimWatch, loopProgress } from "./progress.ts";
+import { readWorkLoad } from "./work-load.store.ts";
 
 /** What only exists once the listener is open: the controller is told the port. */
 export interface Watched {
@@ -33,6 +34,7 @@ export function controllerMonitor(
   };
   const sources = {
     load: () => readLoad(db),
+    workLoad: () => readWorkLoad(db),
     waitingMax: about.queueMax,
     attending: () => watched()?.controller.attending ?? 0,
     held: () => keeper.held(),
