@@ -99,6 +99,10 @@ Several may run on one store: leases decide who does what. SIGTERM gives everyth
             deliveries: config.deliveryRetention,
             changes: config.changeRetention,
           },
+          work: {
+            finished: config.workRetention,
+            observations: config.workObservationRetention ?? new Map(),
+          },
           attemptsMax,
           runsMax: config.runsMax,
           sessionsMax: config.sessionsMax,

@@ -107,6 +107,11 @@ export const configKeys = {
     fallback: "30d",
     read: read.durationFrom("7d"),
   },
+  workRetention: { name: "HOLDFAST_WORK_RETENTION", read: read.durationFrom("1d") },
+  workObservationRetention: {
+    name: "HOLDFAST_WORK_OBSERVATION_RETENTION",
+    read: read.namedDurationsFrom("1d"),
+  },
   changeRetention: { name: "HOLDFAST_CHANGE_RETENTION", fallback: "30d", read: read.durationFrom("1h") },
 
   // The process's own log

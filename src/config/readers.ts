@@ -64,6 +64,21 @@ export function durationFrom(minimum: string): (text: string) => Microseconds {
   };
 }
 
+/** `late=30d,audit=365d`: a duration for each name. */
+export function namedDurationsFrom(minimum: string): (text: string) => ReadonlyMap<string, Microseconds> {
+  const read = durationFrom(minimum);
+  return (text) => {
+    const found = new Map<string, Microseconds>();
+    for (const part of text.split(",")) {
+      const [, name, value] = /^([^=,]{1,128})=([^=,]+)$/.exec(part.trim()) ?? [];
+      if (name === undefined || value === undefined || found.has(name))
+        throw new Error(`must be names with durations such as late=30d,audit=365d, found ${shown(part)}`);
+      found.set(name, read(value));
+    }
+    return found;
+  };
+}
+
 /** `0s`: none. */
 export function durationUpTo(maximum: string): (text: string) => Microseconds {
   const most = duration(maximum);

@@ -28,6 +28,8 @@ export function startLedgerSweep(options: {
   readonly db: Database;
   readonly retention: LedgerRetention;
   readonly everyMs: number;
+  /** What else is kept for a time only: of capabilities that this one does not know. */
+  readonly also?: readonly ((signal: AbortSignal) => Promise<void>)[];
   readonly swept?: () => void;
   readonly onError: (error: unknown) => void;
 }): Loop {
@@ -35,6 +37,7 @@ export function startLedgerSweep(options: {
     onError: options.onError,
     async turn(signal) {
       await sweepLedger(options.db, options.retention, signal);
+      for (const sweep of options.also ?? []) await sweep(signal);
       options.swept?.();
       await delay(options.everyMs, undefined, { signal }).catch(() => undefined);
     },
@@ -47,23 +50,23 @@ export async function sweepLedger(
   signal: AbortSignal,
 ): Promise<void> {
   const retention_us = retention.commands;
-  await repeated(signal, async () => {
+  await whileThereIsMore(signal, async () => {
     const removed = await remove(db, removeExpiredCommands, { retention_us, batch });
     return BigInt(removed) === batch;
   });
-  await repeated(signal, async () => {
+  await whileThereIsMore(signal, async () => {
     const asked = { retention_us: retention.deliveries, batch };
     const removed = await remove(db, removeSettledPublications, asked);
     return BigInt(removed) === batch;
   });
-  await repeated(signal, async () => {
+  await whileThereIsMore(signal, async () => {
     const asked = { retention_us: retention.changes, batch };
     const { expired } = await runAlone(db, "dispatcher", readExpiredPosition, asked);
     if (expired === null) return false;
     const moved = await remove(db, advanceFloor, { floor: expired });
     return moved === 1;
   });
-  await repeated(signal, async () => {
+  await whileThereIsMore(signal, async () => {
     const removed = await remove(db, removeChanges, { batch });
     return BigInt(removed) === batch;
   });
@@ -75,8 +78,8 @@ function remove<P>(db: Database, statement: Statement<P, never, "exec">, params:
   return transition(db, scope, (tx) => tx.run(statement, params));
 }
 
-/** While there is more. */
-async function repeated(signal: AbortSignal, step: () => Promise<boolean>): Promise<void> {
+/** A batch at a time, with a breath between two. */
+export async function whileThereIsMore(signal: AbortSignal, step: () => Promise<boolean>): Promise<void> {
   while (!signal.aborted && (await step())) {
     await delay(breathMs, undefined, { signal }).catch(() => undefined);
   }

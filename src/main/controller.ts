@@ -34,6 +34,7 @@ import {
 } from "../sessions/controller.ts";
 import { promiseCandidate, readInput } from "../sessions/report.store.ts";
 import { sessionRemovals } from "../sessions/retention.ts";
+import { sweepWork, type WorkRetention } from "../work/retention.ts";
 import { type Metrics, openMetrics } from "./metrics.ts";
 import { controllerMonitor, type Watched } from "./monitor.ts";
 import type { Foundation } from "./process.ts";
@@ -51,6 +52,7 @@ const sweepEveryMs = 60_000;
 const ledgerEveryMs = 3_600_000;
 const monthUs = seconds(30 * 86_400);
 const ledgerDefault = { commands: monthUs, deliveries: monthUs, changes: monthUs };
+const keepAllWork: WorkRetention = { finished: null, observations: new Map() };
 /** Longer than any controller takes between making an object and recording it. */
 const orphanGraceMs = 300_000;
 
@@ -73,6 +75,8 @@ export interface ControllerRole {
   readonly logRetention: Microseconds;
   /** What the ledger keeps for a time only, and for how long; without it, as long as the defaults say. */
   readonly ledger?: LedgerRetention;
+  /** What is kept of Work for a time only; without it, all of it for ever. */
+  readonly work?: WorkRetention;
   readonly attemptsMax: number;
   /** Activations of one tenant at work at once, over all controllers. */
   readonly runsMax: number;
@@ -181,6 +185,7 @@ export async function openController(
   const ledger = startLedgerSweep({
     db,
     retention: role.ledger ?? ledgerDefault,
+    also: [(signal) => sweepWork(db, role.work ?? keepAllWork, signal)],
     everyMs: ledgerEveryMs,
     onError: (error) => role.log.warn({ err: error }, "the ledger could not be swept and is swept again"),
   });
