@@ -127,4 +127,28 @@ describe("gateway and controller as processes of their own, with S3", { concurre
     assert.ok(uploads.length > 0, "the artifact was not uploaded to S3");
     for (const { headers } of uploads) assert.equal(headers.authorization, undefined, "not by a capability");
   });
+
+  test("G13: at SIGTERM a gateway is first no longer ready, serves on for the delay that it was given, and ends with 0", async () => {
+    const url = await serve(
+      "gateway",
+      {
+        HOLDFAST_PORT: "0",
+        HOLDFAST_DRAIN_DELAY: "5s",
+        HOLDFAST_DATABASE_URL: await login(await db, "drained", ["gateway", "dispatcher"]),
+      },
+      /^gateway on (\S+)/m,
+    );
+    const child = running.at(-1);
+    assert.ok(child);
+    const status = async (path: string) =>
+      (await fetch(`${url}${path}`, { headers: { connection: "close" } })).status;
+    await until("it is ready", async () => (await status("/readyz")) === 200);
+    const ended = once(child, "exit");
+    child.kill("SIGTERM");
+    await until("it is no longer ready", async () => (await status("/readyz")) === 503);
+    // On a new connection: 401 is the API's own answer.
+    assert.equal(await status("/v1/jobs"), 401);
+    assert.deepEqual(await ended, [0, null]);
+    await assert.rejects(status("/healthz"), "nobody listens");
+  });
 });
