@@ -6,6 +6,7 @@ import type { LeaseKeeper, TimedLease } from "../core/postgres/lease-keeper.ts";
 import { sqlstateOf } from "../core/postgres/sqlstate.ts";
 import type { Database } from "../core/postgres/transition.ts";
 import { type Microseconds, toMilliseconds } from "../core/time.ts";
+import type { Boundary } from "./counters.ts";
 import type { WorkDefinition } from "./define.ts";
 import { handle } from "./handler.ts";
 import { pacing } from "./pacing.ts";
@@ -43,6 +44,8 @@ export interface EngineOptions {
   readonly onError: (error: unknown, what: string) => void;
   /** For counting; never throws. */
   readonly onSettled?: (name: string, outcome: string) => void;
+  /** For counting; never throws. */
+  readonly onRefused?: (name: string, boundary: Boundary, reason: string) => void;
   /** After a commit that settled something. */
   readonly onTurn?: () => void;
 }
@@ -137,6 +140,7 @@ export function startEngine(options: EngineOptions): Engine {
       await attend(claims);
     } catch (error) {
       options.onError(error, "work could not be claimed");
+      if (isHoldfastError(error, "deployment_fenced")) options.onRefused?.("", "claim", error.code);
       woken = true;
       await delay(retryFirstMs * 4, undefined, { signal: stopping.signal }).catch(() => undefined);
     } finally {
@@ -237,6 +241,10 @@ export function startEngine(options: EngineOptions): Engine {
     const gone = new Set(next);
     const now = monotonicMs();
     const kept = claimed.filter((item) => !gone.has(item) && item.heldUntilMs > now);
+    if (options.onRefused !== undefined) {
+      for (const item of claimed)
+        if (!gone.has(item) && item.heldUntilMs <= now) options.onRefused(nameOf(item), "claim", "expired");
+    }
     claimed.splice(0, claimed.length, ...kept);
     if (claimed.length < pace.lowWater()) poke();
   }
@@ -266,6 +274,7 @@ export function startEngine(options: EngineOptions): Engine {
     for (const { done: one, what } of result.settled) {
       if (one.outcome.type !== "returned") options.onSettled?.(nameOf(one.item), what);
     }
+    for (const { item, what } of result.passed) options.onRefused?.(nameOf(item), "permit", what);
     for (const one of result.unmatched) await quarantine(one);
   }
 
@@ -282,6 +291,7 @@ export function startEngine(options: EngineOptions): Engine {
       } else what = "dropped";
     }
     options.onSettled?.(nameOf(one.item), what);
+    if (what === "quarantined") options.onRefused?.(nameOf(one.item), "completion", what);
     if (what === "held") done.push(one);
   }
 
@@ -309,6 +319,8 @@ export function startEngine(options: EngineOptions): Engine {
     }
     if (settle.length + next.length <= 1) {
       options.onError(error, "one item of work was refused");
+      if (isHoldfastError(error, "deployment_fenced"))
+        options.onRefused?.("", settle.length > 0 ? "completion" : "permit", error.code);
       const [one] = settle;
       // The effect has happened: that its result can't be stored does not make it a failure.
       if (one?.outcome.type === "succeeded" && one.outcome.result !== "") {

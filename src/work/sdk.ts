@@ -8,6 +8,7 @@ export {
   parseDuration,
   seconds,
 } from "../core/time.ts";
+export { type Boundary, type WorkCounters, type WorkMetric, workCounters } from "./counters.ts";
 export {
   type Breaker,
   defineWork,

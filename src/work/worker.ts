@@ -7,8 +7,9 @@ import { startLeaseKeeper } from "../core/postgres/lease-keeper.ts";
 import { supportedSchema } from "../core/schema/version.ts";
 import { startSequencer } from "../core/sequencer.ts";
 import { type Microseconds, toMilliseconds } from "../core/time.ts";
+import type { WorkMetric } from "./counters.ts";
 import type { WorkDefinition } from "./define.ts";
-import { type Engine, startEngine } from "./engine.ts";
+import { type Engine, type EngineOptions, startEngine } from "./engine.ts";
 import type { Work } from "./handle.ts";
 import { openedWork } from "./opened.ts";
 import { registerRunner, registerVersion } from "./version.store.ts";
@@ -41,6 +42,8 @@ export interface WorkerOptions {
   readonly release?: string;
   /** For counting: the work's name and what an attempt came to. Must not throw. */
   readonly onSettled?: (name: string, outcome: string) => void;
+  /** For counting attempts and refusals; `workCounters()` makes one that can be read. Must not throw. */
+  readonly onMetric?: (metric: WorkMetric) => void;
 }
 
 /** A ring for each turn would wake every process two thousand times a second. */
@@ -76,6 +79,7 @@ export async function createWorker(work: Work, options: WorkerOptions): Promise<
     renewMs: Math.min(renewEveryMs, toMilliseconds(leaseUs) / 3),
     ...(options.stallMs === undefined ? {} : { stallMs: options.stallMs }),
     onError: (error) => onError(error, "leases could not be renewed"),
+    onLost: () => counting(options).onRefused?.("", "renewal", "lost"),
   });
   const lookout = startLookout({
     db,
@@ -99,7 +103,7 @@ export async function createWorker(work: Work, options: WorkerOptions): Promise<
     graceMs: toMilliseconds(options.grace ?? leaseUs),
     retention: options.retention ?? null,
     onError,
-    ...(options.onSettled === undefined ? {} : { onSettled: options.onSettled }),
+    ...counting(options),
     onTurn() {
       const now = monotonicMs();
       if (now - rungAtMs < ringEveryMs) return;
@@ -123,5 +127,18 @@ export async function createWorker(work: Work, options: WorkerOptions): Promise<
       await lookout.stop();
       await keeper.close();
     },
+  };
+}
+
+/** What the engine tells, for whoever counts. */
+function counting({ onSettled, onMetric }: WorkerOptions): Pick<EngineOptions, "onSettled" | "onRefused"> {
+  if (onMetric === undefined) return onSettled === undefined ? {} : { onSettled };
+  return {
+    onSettled(work, outcome) {
+      onSettled?.(work, outcome);
+      onMetric({ name: "holdfast_work_attempts_total", work, outcome });
+    },
+    onRefused: (work, boundary, reason) =>
+      onMetric({ name: "holdfast_work_refusals_total", work, boundary, reason }),
   };
 }
