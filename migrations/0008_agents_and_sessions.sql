@@ -66,6 +66,8 @@ create table holdfast.cloud_sessions (
   -- How many activations were admitted, which gives each its place.
   admitted bigint not null default 0,
   head_revision bigint not null default 0,
+  -- What 0010 refers to a revision by. Here, because a stored column that comes later rewrites every row.
+  head_key bigint generated always as (nullif(head_revision, 0)) stored,
   primary key (tenant_id, session_id),
   foreign key (tenant_id, agent_id, agent_version) references holdfast.agent_templates (tenant_id, agent_id, version),
   constraint cloud_sessions_observes_the_past check (observed_generation between 0 and generation),

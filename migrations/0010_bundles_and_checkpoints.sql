@@ -74,7 +74,6 @@ create trigger checkpoints_keep before update on holdfast.checkpoints
     'tenant_id', 'session_id', 'revision', 'activation_uid', 'sandbox_id', 'holder', 'epoch', 'committed_at');
 
 -- The head names a revision that is there, when the transaction ends.
-alter table holdfast.cloud_sessions add column head_key bigint generated always as (nullif(head_revision, 0)) stored;
 alter table holdfast.cloud_sessions add constraint cloud_sessions_head_exists
   foreign key (tenant_id, session_id, head_key) references holdfast.bundle_revisions (tenant_id, session_id, revision)
   deferrable initially deferred;

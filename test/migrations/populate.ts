@@ -3,15 +3,23 @@ import type { Client } from "pg";
 
 const digest = "ab".repeat(32);
 
-/** Rows of one tenant in every table of schema 6, jobs in each of their states; written as a superuser. */
+/**
+ * Rows of one tenant in every table of schema 6, or of an earlier one, jobs in each of their states; written as a
+ * superuser.
+ */
 export async function populateSchema6(
   client: Client,
   tenant: string,
+  version = 6,
 ): Promise<{ sandbox: string; job: string }> {
   const principal = randomUUID();
   const sandbox = randomUUID();
   const running = randomUUID();
   await client.query("insert into holdfast.tenants (tenant_id) values ($1)", [tenant]);
+  await client.query(
+    "insert into holdfast.drains (kind, reason) values ('sessions', 'a rehearsal') on conflict do nothing",
+  );
+  if (version < 2) return { sandbox, job: running };
   await client.query(
     "insert into holdfast.principals (tenant_id, principal_id, name) values ($1, $2, 'ci')",
     [tenant, principal],
@@ -21,11 +29,30 @@ export async function populateSchema6(
      values ($1, gen_random_uuid(), $2, sha256(convert_to($1, 'UTF8')), '{jobs:write}', now() + interval '1 day')`,
     [tenant, principal],
   );
+  if (version < 3) return { sandbox, job: running };
+  await client.query(
+    `insert into holdfast.leases (tenant_id, kind, resource_id, due_at, wake_at)
+     select $1, kind, gen_random_uuid(), now(), now()
+     from unnest('{admission,execution,session,activation,sandbox,work,publication,retention}'::text[]) as kind`,
+    [tenant],
+  );
+  if (version < 4) return { sandbox, job: running };
   await client.query(
     `insert into holdfast.commands (tenant_id, command_id, principal_id, idempotency_key, operation, target, fingerprint)
      values ($1, gen_random_uuid(), $2, 'key-1', 'submit', 'jobs', sha256('x'))`,
     [tenant, principal],
   );
+  await client.query(
+    `insert into holdfast.resource_changes (tenant_id, kind, resource_id, root_id, resource_version, operation, body)
+     values ($1, 'job', $2, $2, 1, 'created', '{"state": "queued"}')`,
+    [tenant, running],
+  );
+  await client.query(
+    `insert into holdfast.publication_outbox (tenant_id, publication_id, source_kind, source_id, session_id, ordinal, destination, payload)
+     values ($1, gen_random_uuid(), 'job', $2, $2, 1, 'hook', '{}')`,
+    [tenant, running],
+  );
+  if (version < 5) return { sandbox, job: running };
   await client.query("insert into holdfast.job_specs (tenant_id, spec_digest, spec) values ($1, $2, $3)", [
     tenant,
     digest,
@@ -48,22 +75,7 @@ export async function populateSchema6(
      values ($1, $2, 'site.tar.gz', 'k', 1, '${digest}', 'application/gzip', '[]', now() + interval '1 day')`,
     [tenant, running],
   );
-  await client.query(
-    `insert into holdfast.resource_changes (tenant_id, kind, resource_id, root_id, resource_version, operation, body)
-     values ($1, 'job', $2, $2, 1, 'created', '{"state": "queued"}')`,
-    [tenant, running],
-  );
-  await client.query(
-    `insert into holdfast.publication_outbox (tenant_id, publication_id, source_kind, source_id, session_id, ordinal, destination, payload)
-     values ($1, gen_random_uuid(), 'job', $2, $2, 1, 'hook', '{}')`,
-    [tenant, running],
-  );
-  await client.query(
-    `insert into holdfast.leases (tenant_id, kind, resource_id, due_at, wake_at)
-     select $1, kind, gen_random_uuid(), now(), now()
-     from unnest('{admission,execution,session,activation,sandbox,work,publication,retention}'::text[]) as kind`,
-    [tenant],
-  );
+  if (version < 6) return { sandbox, job: running };
   await client.query(
     `insert into holdfast.sandbox_attempts (tenant_id, sandbox_id, owner_kind, owner_id, step, ordinal, name, runtime,
        spec, spec_digest, deadline)
@@ -82,9 +94,6 @@ export async function populateSchema6(
   await client.query(
     "insert into holdfast.swept_sandboxes (tenant_id, name, uid, runtime, epoch, reason) values ($1, 'hf-x', 'u', 'process', 1, 'unknown')",
     [tenant],
-  );
-  await client.query(
-    "insert into holdfast.drains (kind, reason) values ('sessions', 'a rehearsal') on conflict do nothing",
   );
   return { sandbox, job: running };
 }
@@ -122,8 +131,11 @@ export async function populateSchema7(
   );
 }
 
-/** Rows of the same tenant in every table that 0008 to 0010 add: a session with one turn that was committed. */
-export async function populateSchema10(client: Client, tenant: string): Promise<void> {
+/**
+ * Rows of the same tenant in every table that 0008 to 0010 add, or those until an earlier one: a session with one turn
+ * that was committed.
+ */
+export async function populateSchema10(client: Client, tenant: string, version = 10): Promise<void> {
   const [agent, session, activation, sandbox] = [randomUUID(), randomUUID(), randomUUID(), randomUUID()];
   await client.query("begin");
   await client.query(
@@ -138,6 +150,7 @@ export async function populateSchema10(client: Client, tenant: string): Promise<
     "insert into holdfast.cloud_sessions (tenant_id, session_id, agent_id, agent_version) values ($1, $2, $3, 1)",
     [tenant, session, agent],
   );
+  if (version < 9) return void (await client.query("commit"));
   await client.query(
     `insert into holdfast.activations (tenant_id, session_id, activation_id, activation_uid, ordinal, content, content_digest)
      values ($1, $2, gen_random_uuid(), $3, 1, '{}', '${digest}')`,
@@ -150,6 +163,7 @@ export async function populateSchema10(client: Client, tenant: string): Promise<
        now(), now(), now(), 'shown', 'exited', 0, now())`,
     [tenant, sandbox, activation],
   );
+  if (version < 10) return void (await client.query("commit"));
   await client.query(
     `insert into holdfast.bundle_candidates (tenant_id, activation_uid, sandbox_id, sha256, bytes, blob_key, verified_at)
      values ($1, $2, $3, '${digest}', 1, 'b', now())`,
@@ -273,10 +287,16 @@ export async function populateSchema12(client: Client, tenant: string): Promise<
   return work;
 }
 
-/** Rows of the tenant in every table of the newest schema. */
-export async function populateStore(client: Client, tenant: string): Promise<void> {
-  await populateSchema7(client, tenant, await populateSchema6(client, tenant));
-  await populateSchema10(client, tenant);
-  await populateSchema11(client, tenant);
-  await populateSchema12(client, tenant);
+/** Rows of the tenant in every table that a store at this version has. */
+export async function populateAt(client: Client, tenant: string, version: number): Promise<void> {
+  const made = await populateSchema6(client, tenant, Math.min(version, 6));
+  if (version >= 7) await populateSchema7(client, tenant, made);
+  if (version >= 8) await populateSchema10(client, tenant, Math.min(version, 10));
+  if (version >= 11) await populateSchema11(client, tenant);
+  if (version >= 12) await populateSchema12(client, tenant);
+}
+
+/** The same at the newest version. */
+export function populateStore(client: Client, tenant: string): Promise<void> {
+  return populateAt(client, tenant, 12);
 }

