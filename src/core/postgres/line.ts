@@ -1,6 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type pg from "pg";
-import { type ConnectionSettings, connect, type Role } from "./pool.ts";
+import { type ConnectionSettings, connect, defaultPoolLimits, type Role } from "./pool.ts";
 
 /** One direct connection that is opened again whenever it breaks: for LISTEN and for renewals. */
 export interface Line {
@@ -29,9 +29,11 @@ export function openLine(options: {
   let current: pg.Client | undefined;
 
   async function hold(): Promise<void> {
-    const client = await connect(options.settings, options.role, options.name);
-    const ended = new Promise<void>((resolve) => client.once("end", resolve));
-    client.on("error", options.onError);
+    const end = Promise.withResolvers<void>();
+    const client = await connect(options.settings, options.role, options.name, defaultPoolLimits, (fresh) => {
+      fresh.on("error", options.onError);
+      fresh.once("end", end.resolve);
+    });
     try {
       if (closing.signal.aborted) return;
       await options.prepare?.(client);
@@ -40,7 +42,7 @@ export function openLine(options: {
       const closed = new Promise<void>((resolve) => {
         closing.signal.addEventListener("abort", () => resolve(), { once: true });
       });
-      await Promise.race([ended, closed]);
+      await Promise.race([end.promise, closed]);
     } finally {
       current = undefined;
       await hangUp(client);

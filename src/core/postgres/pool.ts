@@ -70,8 +70,11 @@ export async function connect(
   role: Role,
   name: string,
   limits = defaultPoolLimits,
+  /** What listens from the beginning: a server that hangs up at once does so before `connect` resolves. */
+  listen: (client: Client) => void = () => undefined,
 ): Promise<Client> {
   const client = new Client(clientConfig(settings, role, limits, name));
+  listen(client);
   await client.connect();
   return client;
 }
