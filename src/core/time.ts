@@ -8,8 +8,17 @@ export type Microseconds = Branded<bigint, "Microseconds">;
 
 export const instant = (microseconds: bigint): Instant => microseconds as Instant;
 export const microseconds = (value: bigint): Microseconds => value as Microseconds;
-export const seconds = (value: number): Microseconds =>
-  microseconds(BigInt(Math.round(value * 1000)) * 1000n);
+
+/** Whole microseconds of so many seconds. Finer ones are refused with a `RangeError`, never rounded (W10). */
+export function seconds(value: number): Microseconds {
+  const whole = Math.trunc(value);
+  const fraction = (value - whole) * 1_000_000;
+  const rest = Math.round(fraction);
+  // What a binary fraction makes of six decimal digits is off by much less than this.
+  if (!Number.isFinite(value) || Math.abs(fraction - rest) > 1e-3 * Math.max(1, Math.abs(whole) / 1_000_000))
+    throw new RangeError(`not a whole number of microseconds: ${value} s`);
+  return microseconds(BigInt(whole) * 1_000_000n + BigInt(rest));
+}
 
 /** Whole milliseconds, rounded up, so that a timer never fires before the instant it stands for. */
 export function toMilliseconds(duration: bigint): number {

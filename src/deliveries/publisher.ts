@@ -16,7 +16,7 @@ import {
 import type { PublicationState } from "../core/outbox.ts";
 import type { LeaseKeeper } from "../core/postgres/lease-keeper.ts";
 import type { Database } from "../core/postgres/transition.ts";
-import { type Microseconds, seconds } from "../core/time.ts";
+import { type Microseconds, microseconds, seconds } from "../core/time.ts";
 import { type DeliveryBounds, deliveryBounds, openPlaces } from "./bounds.ts";
 import { readDue, type Target } from "./delivery.store.ts";
 import { type Sender, send } from "./send.ts";
@@ -55,7 +55,7 @@ const drainMsDefault = 5_000;
 const now = seconds(0);
 
 /** A destination that has its share is looked at again about when one of its calls has ended. */
-const busyPause = () => seconds(1 + Math.random());
+const busyPause = () => microseconds(1_000_000n + BigInt(Math.floor(Math.random() * 1_000_000)));
 
 /**
  * Delivers publications, many at a time, at least once each and under the same id (S8). Any number of these run on

@@ -5,6 +5,7 @@ import { isRetryable, translate } from "../core/postgres/sqlstate.ts";
 import { formatInstant, type Instant, instant, type Microseconds, seconds } from "../core/time.ts";
 import type { WorkDefinition } from "./define.ts";
 import { fingerprint } from "./fingerprint.ts";
+import { durationMax, lastInstant } from "./plan.ts";
 import { submitWork } from "./work.sql.ts";
 
 /** What may be said of one item beside its input. */
@@ -71,9 +72,12 @@ export async function prepared<Input>(
         throw wrong("legacy work takes no deadline");
       if (work.policy.kind === "deadline" && item.deadline === undefined)
         throw wrong("this work needs a deadline");
+      if (item.deadline !== undefined && (item.deadline < 0n || item.deadline > lastInstant))
+        throw wrong("a deadline lies between the years 1970 and 9999");
       const delay = item.delay ?? seconds(0);
       if (delay < 0n || (planned && delay > 0n))
         throw wrong("a delay is not negative, and planned work takes none");
+      if (delay > durationMax) throw wrong("a delay is at most a hundred years");
       const request = {
         name: work.name,
         version: work.version,

@@ -39,6 +39,8 @@ const bySqlstate: Readonly<Record<string, ErrorCode>> = {
   HF017: "draining",
   HF018: "processes_alive",
   HF019: "schema_incompatible",
+  // Text that jsonb can't hold.
+  "22P05": "invalid_request",
 };
 
 /** Named constraints that a caller can run into. Any other violated constraint is a fault of ours: `internal`. */
@@ -54,9 +56,13 @@ const byConstraint: Readonly<Record<string, ErrorCode>> = {
   sandbox_attempts_one_alive: "conflict",
   sandbox_attempts_name_taken: "conflict",
   tenants_pkey: "conflict",
+  work_items_circuit_key: "invalid_request",
   work_items_input: "invalid_request",
+  work_items_key: "invalid_request",
   work_items_legacy_has_no_timing: "invalid_request",
   work_items_plan_or_deadline: "invalid_request",
+  work_items_priority: "invalid_request",
+  work_items_provider_key: "invalid_request",
   work_items_queue: "invalid_request",
   work_proofs_pkey: "conflict",
 };
