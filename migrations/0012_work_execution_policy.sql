@@ -162,7 +162,8 @@ begin
     return w.accepted_at + holdfast.microseconds(w.attempt_plan_offsets[used + 1]);
   elsif used = 0 then
     return w.due_at;
-  elsif used > 52 or w.retry_initial_microseconds > w.retry_longest_microseconds >> (used - 1) then
+  elsif w.retry_initial_microseconds > 0
+        and (used > 52 or w.retry_initial_microseconds > w.retry_longest_microseconds >> (used - 1)) then
     return now + holdfast.microseconds(w.retry_longest_microseconds);
   end if;
   return now + holdfast.microseconds(w.retry_initial_microseconds << (used - 1));
