@@ -3,6 +3,7 @@ import { test } from "node:test";
 import * as fc from "fast-check";
 import { workStand } from "../../test/support/work.ts";
 import { formatInstant, instant, microseconds } from "../core/time.ts";
+import { durationMax, lastInstant } from "./plan.ts";
 import { closure, cutoff, deadlineOnly, legacy, nextDue, planned, type Timing } from "./policy.ts";
 
 const small = fc.bigInt({ min: 0n, max: 60n });
@@ -51,6 +52,59 @@ test("W10: the database decides cutoffs, reasons and slots exactly as the progra
     fc.tuple(timings, fc.integer({ min: 0, max: 6 }), fc.bigInt({ min: 0n, max: 80n })),
     { numRuns: 400, seed: 7 },
   );
+  await compare(ask, cases);
+});
+
+/** The largest that may be stored of everything, one less, and what lies around each bound. */
+function extremes(): readonly Case[] {
+  const accepted = instant(1_800_000_000_000_000n);
+  const [most, one] = [durationMax, microseconds(1n)];
+  const whole = (count: number, circuit = most, elapsed = most) =>
+    planned(
+      {
+        version: "p",
+        offsets: Array.from({ length: count }, (_, n) =>
+          microseconds(n === 0 ? 0n : circuit - BigInt(count) + BigInt(n)),
+        ),
+        circuit,
+      },
+      { elapsed },
+    );
+  const policies = [
+    whole(1),
+    whole(256),
+    whole(2, microseconds(most - 1n), most),
+    whole(1, one, one),
+    legacy({ attempts: 256, initial: most, longest: most, elapsed: most, lease: most }),
+    legacy({ attempts: 256, initial: one, longest: most, elapsed: most }),
+    legacy({ attempts: 256, initial: microseconds(0n), longest: most, elapsed: one }),
+    legacy({ attempts: 256, initial: microseconds(3n), longest: microseconds(3n << 49n), elapsed: most }),
+  ];
+  const deadlines = [null, instant(accepted + 1n), instant(accepted + most), lastInstant];
+  const since = [0n, 1n, 2n, most - 2n, most - 1n, most, most + 1n];
+  const used = [0, 1, 2, 49, 50, 51, 52, 53, 54, 63, 64, 65, 255, 256];
+  return policies.flatMap((policy) =>
+    deadlines
+      .filter((notAfter) => notAfter === null || policy.kind === "planned")
+      .flatMap((notAfter) =>
+        since.flatMap((after) => used.map((n): Case => [{ policy, accepted, notAfter }, n, after])),
+      ),
+  );
+}
+
+test("W10: neither overflows or loses a microsecond at the largest plan, the longest durations and the last instant", async (t) => {
+  const { ask } = await workStand(t);
+  const cases = extremes();
+  assert.ok(cases.length > 1_500);
+  await compare(ask, cases);
+});
+
+type Case = readonly [timing: Timing, used: number, after: bigint];
+
+async function compare(
+  ask: <Row extends object>(text: string, values?: readonly unknown[]) => Promise<Row[]>,
+  cases: readonly Case[],
+): Promise<void> {
   const rows = cases.map(([timing, used, after]) => {
     const { policy, accepted, notAfter } = timing;
     const now = instant(accepted + after);
@@ -86,4 +140,4 @@ test("W10: the database decides cutoffs, reasons and slots exactly as the progra
   for (const [place, row] of found.entries()) {
     assert.deepEqual([row.cutoff, row.reason, row.due], rows[place]?.expected, JSON.stringify(rows[place]));
   }
-});
+}

@@ -4,7 +4,8 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { isHoldfastError } from "../../src/core/errors.ts";
 import { applySchema } from "../../src/core/schema/migrate.ts";
-import { readMigrations } from "../../src/core/schema/migrations.ts";
+import { readMigrations, readRoles } from "../../src/core/schema/migrations.ts";
+import { schemaScript } from "../../src/core/schema/script.ts";
 import {
   emptyDatabase,
   type Scope,
@@ -162,6 +163,53 @@ test("W3: the columns of the policy hold what they must, by constraints with nam
   });
 });
 
+/** The same of a registered version. */
+const refusedVersions: readonly (readonly [constraint: string, assignment: string])[] = [
+  ["work_versions_policy_schema", "execution_policy_schema = 'work-execution-v2'"],
+  ["work_versions_legacy_has_no_plan", "execution_policy_schema = null"],
+  ["work_versions_plan_is_whole", "attempt_plan_version = null"],
+  ["work_versions_plan_is_whole", "maximum_circuit_microseconds = null"],
+  ["work_versions_plan_version", "attempt_plan_version = ''"],
+  ["work_versions_plan_version", "attempt_plan_version = repeat('x', 101)"],
+  ["work_versions_plan_offsets", "attempt_plan_offsets = '{1,1000000}'"],
+  ["work_versions_plan_offsets", "attempt_plan_offsets = '{0,0}'"],
+  ["work_versions_plan_offsets", "attempt_plan_offsets = '{{0,1000000}}'"],
+  ["work_versions_plan_offsets", "attempt_plan_offsets = '[0:1]={0,1000000}'"],
+  ["work_versions_plan_circuit", "maximum_circuit_microseconds = 1000000"],
+  ["work_versions_plan_attempts", "attempts_max = 3"],
+  ["work_versions_plan_elapsed", "elapsed_max_microseconds = 1999999"],
+  ["work_versions_elapsed", "elapsed_max_microseconds = 3155760000000001"],
+  ["work_versions_initial", "retry_initial_microseconds = -1"],
+  ["work_versions_longest", "retry_initial_microseconds = 2, retry_longest_microseconds = 1"],
+  ["work_versions_lease", "lease_max_microseconds = 999999"],
+  ["work_versions_safety", "safety = 'hopeful'"],
+];
+
+test("W3: a version that is registered keeps to the same, by constraints with names", async (t) => {
+  const { superuser } = await testDatabase(t);
+  await withClient(superuser, async (client) => {
+    await populateSchema12(client, "acme");
+    await client.query("set session_replication_role = replica");
+    for (const [constraint, assignment] of refusedVersions) {
+      const sql = `update holdfast.work_versions set ${assignment} where attempt_plan_version is not null`;
+      await assert.rejects(client.query(sql), { constraint }, assignment);
+    }
+    await client.query("set session_replication_role = origin");
+    for (const assignment of [
+      "attempt_plan_offsets = '{0,2}'",
+      "attempt_plan_version = 'q'",
+      "maximum_circuit_microseconds = 3000000",
+      "attempts_max = 3",
+      "safety = 'manual_resolution'",
+      "digest = sha256('z')",
+    ]) {
+      await assert.rejects(client.query(`update holdfast.work_versions set ${assignment}`), {
+        code: "HF002",
+      });
+    }
+  });
+});
+
 test("W3: an accepted deadline, its plan and its first observations never change", async (t) => {
   const { superuser } = await testDatabase(t);
   await withClient(superuser, async (client) => {
@@ -223,7 +271,7 @@ for (const [name, open] of [
   });
 }
 
-test("W8: the clock is volatile and runs with its caller's rights, and no migration has another one", async (t) => {
+test("W8: the clock is volatile and runs with its caller's rights, and no migration or script has another one", async (t) => {
   const { superuser } = await testDatabase(t);
   await withClient(superuser, async (client) => {
     const { rows } = await client.query(
@@ -233,5 +281,8 @@ test("W8: the clock is volatile and runs with its caller's rights, and no migrat
   });
   const texts = (await readMigrations(directory)).map(({ sql }) => sql).join("\n");
   assert.equal(texts.match(/function holdfast\.work_execution_now\(\) returns/g)?.length, 1);
-  assert.doesNotMatch(texts, /controlled_clock|test_clock/);
+  const roles = await readRoles(directory);
+  const script = schemaScript(await readMigrations(directory));
+  for (const text of [texts, script, roles, ...["0011_work", "0012_work_execution_policy"].map(rollback)])
+    assert.doesNotMatch(text, /controlled|test_clock/i);
 });
