@@ -2,6 +2,7 @@ import { signal } from "@preact/signals";
 import { ApiError, type ChangeEvent, CursorExpiredError } from "../client/client.ts";
 import { client, lapse, signIn, watcher } from "./account.ts";
 import { serverNow } from "./clock.ts";
+import { seen, untilSeen } from "./seen.ts";
 
 /**
  * One stream of the tenant's changes feeds every page. Its breaks are no secret: what is shown is as old as the
@@ -26,7 +27,6 @@ export const since = signal(Date.now());
 const recentMax = 2_000;
 /** A stream that has said nothing for so long has said all that there was. */
 const quietMs = 400;
-const pauseMs = 20_000;
 const waitsMs = [500, 1_000, 2_000, 4_000, 8_000, 15_000];
 
 type Listener = (change: ChangeEvent) => void;
@@ -50,9 +50,14 @@ export async function follow(signal: AbortSignal): Promise<void> {
   since.value = Date.now();
   recent.value = [];
   for (let failures = 0; !signal.aborted; ) {
-    if (document.hidden) await untilSeen(signal);
+    if (!seen.peek()) {
+      link.value = { state: "paused" };
+      await untilSeen(signal);
+    }
     const connection = new AbortController();
-    const stop = whenHidden(() => connection.abort());
+    const stop = seen.subscribe((looked) => {
+      if (!looked) connection.abort();
+    });
     try {
       await connect(AbortSignal.any([signal, connection.signal]), () => {
         failures = 0;
@@ -142,35 +147,6 @@ async function pause(error: ApiError, failures: number, signal: AbortSignal): Pr
     addEventListener("online", done);
     signal.addEventListener("abort", done);
     retryNow = done;
-  });
-}
-
-/** A browser opens few connections to one server, for all tabs together: hidden ones leave theirs to others. */
-function whenHidden(then: () => void): () => void {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const look = () => {
-    clearTimeout(timer);
-    if (document.hidden) timer = setTimeout(then, pauseMs);
-  };
-  document.addEventListener("visibilitychange", look);
-  look();
-  return () => {
-    clearTimeout(timer);
-    document.removeEventListener("visibilitychange", look);
-  };
-}
-
-function untilSeen(signal: AbortSignal): Promise<void> {
-  link.value = { state: "paused" };
-  return new Promise((resolve) => {
-    const look = () => {
-      if (document.hidden && !signal.aborted) return;
-      document.removeEventListener("visibilitychange", look);
-      signal.removeEventListener("abort", look);
-      resolve();
-    };
-    document.addEventListener("visibilitychange", look);
-    signal.addEventListener("abort", look);
   });
 }
 

@@ -5,7 +5,7 @@ import { browserTests, faultsOf, openBrowser, signIn, widths } from "../support/
 import { type ConsoleStand, consoleStand } from "../support/console-stand.ts";
 import { shellJob } from "../support/stack.ts";
 import { until } from "../support/until.ts";
-import { tooWide } from "./in-page.ts";
+import { processorTime, tooWide } from "./in-page.ts";
 
 const markup = `<img src=x onerror="document.title='owned'"><script>document.title='owned'</script>`;
 const tricks = `${markup}\u202ereversed javascript:alert(1)`;
@@ -45,7 +45,7 @@ browserTests("what it shows", (scope) => {
     await page.locator(".labels li", { hasText: "<script>" }).waitFor();
     await page.locator(".log-text", { hasText: "<img src=x" }).waitFor();
     await page.locator(".log-text .c1", { hasText: "red" }).waitFor();
-    await page.locator(".log-text", { hasText: /^red\s+end$/ }).waitFor();
+    await page.locator(".log-text", { hasText: /^red \u241b\[2J\u241b\]0;title\u2407end$/ }).waitFor();
     await stand.client.cancelJob(job, { reason: tricks });
     await page.locator("dd", { hasText: "<script>" }).last().waitFor();
     assert.equal(await page.locator("main img, main script").count(), 0);
@@ -127,7 +127,7 @@ browserTests("what it shows", (scope) => {
     });
   }
 
-  test("ten thousand rows and a hundred thousand lines stay few on the page", async () => {
+  test("ten thousand rows and a hundred thousand lines stay few on the page", async (t) => {
     await stand.stack.rows(
       `insert into holdfast.jobs (tenant_id, job_id, name, spec_digest, state, created_at, finished_at, cancel_requested_at, cancel_reason)
        select tenant_id, gen_random_uuid(), 'many', spec_digest, 'cancelled', created_at - n * interval '1 second', created_at, created_at, 'made'
@@ -146,18 +146,18 @@ browserTests("what it shows", (scope) => {
       90_000,
     );
     assert.ok((await page.locator(".rows tbody tr").count()) < 120);
-    const frames = await page.evaluate(async () => {
-      const times: number[] = [];
-      for (let n = 0; n < 40; n += 1) {
-        const begun = performance.now();
-        scrollTo(0, (document.body.scrollHeight / 40) * n);
-        await new Promise(requestAnimationFrame);
-        times.push(performance.now() - begun);
-      }
-      return times.sort((a, b) => a - b);
-    });
-    const median = frames[20] ?? 0;
-    assert.ok(median < 100, `a step of scrolling took ${median} ms`);
+    const steps = 40;
+    const milliseconds = await processorTime(page, () =>
+      page.evaluate(async (count) => {
+        for (let n = 0; n < count; n += 1) {
+          scrollTo(0, (document.body.scrollHeight / count) * n);
+          await new Promise(requestAnimationFrame);
+        }
+      }, steps),
+    );
+    t.diagnostic(`a screen of 10,000 rows takes ${(milliseconds / steps).toFixed(1)} ms`);
+    // Of the processor, so that a busy machine doesn't count: 16 frames a second in the worst case.
+    assert.ok(milliseconds / steps < 60, `a screen took ${milliseconds / steps} ms`);
 
     const loud = await stand.client.submitJob(shellJob("loud", [{ run: "seq 1 100000" }]));
     await page.goto(`${stand.url}/console/jobs/${loud.id}`);

@@ -38,7 +38,7 @@ browserTests("watching and acting", (scope) => {
 
   test("the token is in no storage that scripts can read, and in no address", async () => {
     const seen = await page.evaluate(() =>
-      JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie]),
+      JSON.stringify([Object.entries(localStorage), Object.entries(sessionStorage), document.cookie]),
     );
     assert.ok(!seen.includes("hft_") && !seen.includes(stand.token));
     const [cookie, ...others] = await context.cookies(stand.url);

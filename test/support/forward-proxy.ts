@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import { createServer, request } from "node:http";
-import { type AddressInfo, Socket } from "node:net";
+import type { AddressInfo, Socket } from "node:net";
 
 /** The network between a browser and the server, which a test can cut. Addresses stay as they are. */
 export interface ForwardProxy {

@@ -1,5 +1,5 @@
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { ApiError } from "../../client/client.ts";
 import { may } from "../account.ts";
 import { failure } from "../live.ts";
@@ -54,7 +54,8 @@ export function Action({
   const [open, setOpen] = useState(false);
   const [text, setText] = useState("");
   const { doing, error, run } = useDoing(done);
-  useEffect(() => {
+  // At once: an event of the dialog's last closing may still be on its way.
+  useLayoutEffect(() => {
     if (open) dialog.current?.showModal();
     else dialog.current?.close();
   }, [open]);
@@ -77,7 +78,12 @@ export function Action({
       >
         {label}
       </button>
-      <dialog ref={dialog} aria-label={title} onClose={() => setOpen(false)}>
+      <dialog
+        ref={dialog}
+        aria-label={title}
+        onCancel={() => setOpen(false)}
+        onClose={() => setOpen(dialog.current?.open ?? false)}
+      >
         {open ? (
           <form onSubmit={(event) => void submit(event)}>
             <h2>{title}</h2>

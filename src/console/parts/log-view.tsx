@@ -3,6 +3,7 @@ import type { ApiError, LogLine } from "../../client/client.ts";
 import { client } from "../account.ts";
 import { failure } from "../live.ts";
 import { LogLines, marked, type ShownLine } from "../log-lines.ts";
+import { seen } from "../seen.ts";
 import { clockTime, count, exact } from "../words.ts";
 import { Problem } from "./problem.tsx";
 import { Status } from "./status.tsx";
@@ -161,44 +162,76 @@ function useRange(box: { readonly current: HTMLDivElement | null }, length: numb
   return [[first, Math.min(range[1], length)] as const, look] as const;
 }
 
+interface Reading {
+  readonly key: string;
+  readonly lines: LogLines;
+  /** The cursor of the last line that came. */
+  after: string | undefined;
+  error: ApiError | null;
+  ended: boolean;
+}
+
+const beginning = (key: string): Reading => ({
+  key,
+  lines: new LogLines(),
+  after: undefined,
+  error: null,
+  ended: false,
+});
+
 /** The client resumes after the last line by itself; what it gives up on is shown. */
 function useLines({ job, attempt, phase, open }: Source) {
   const [, setShown] = useState(0);
   const [turn, setTurn] = useState(0);
-  const state = useRef({ lines: new LogLines(), error: null as ApiError | null, ended: false });
+  const key = JSON.stringify([job, attempt, phase]);
+  const state = useRef<Reading>(beginning(key));
+  const looked = seen.value;
   useEffect(() => {
-    const gone = new AbortController();
+    if (state.current.key !== key) state.current = beginning(key);
+    const own = state.current;
     const render = () => setShown((before) => before + 1);
-    const own = { lines: new LogLines(), error: null as ApiError | null, ended: false };
-    state.current = own;
+    render();
+    if (!looked || own.ended) return undefined;
+    own.error = null;
+    const gone = new AbortController();
     let batch: LogLine[] = [];
     let timer: ReturnType<typeof setTimeout> | undefined;
     const renew = () => {
       clearTimeout(timer);
       timer = undefined;
       own.lines.add(batch);
+      own.after = batch.at(-1)?.cursor ?? own.after;
       batch = [];
       if (!gone.signal.aborted) render();
     };
     async function read() {
+      const { signal } = gone;
       try {
-        for await (const line of client.logs(job, { follow: open, attempt, phase, signal: gone.signal })) {
+        for await (const line of client.logs(job, {
+          follow: open,
+          attempt,
+          phase,
+          after: own.after,
+          signal,
+        })) {
+          if (signal.aborted) return;
           batch.push(line);
           timer ??= setTimeout(renew, renewMs);
         }
         own.ended = true;
       } catch (error) {
-        if (!gone.signal.aborted) own.error = failure(error);
+        if (signal.aborted) return;
+        own.error = failure(error);
       }
       renew();
     }
     void read();
-    render();
     return () => {
+      renew();
       gone.abort();
-      clearTimeout(timer);
     };
-    // What was followed to its end is not read again because its job has ended.
-  }, [job, attempt, phase, turn]);
-  return { ...state.current, again: () => setTurn(turn + 1) };
+    // What is followed to its end is not read again because its job has ended.
+  }, [key, turn, looked]);
+  const { lines, error, ended } = state.current;
+  return { lines, error, ended, again: () => setTurn(turn + 1) };
 }
