@@ -29,7 +29,7 @@ export async function submit(context: CommandContext, name: string, flags: Submi
     ...(flags.deadline === undefined ? {} : { deadline: deadlineOf(flags.deadline) }),
     ...(delay === undefined ? {} : { delay }),
     ...(queue === undefined ? {} : { queue }),
-    ...(priority === undefined ? {} : { priority: priority as 0 | 1 | 2 | 3 }),
+    ...(priority === undefined ? {} : { priority }),
     ...(providerKey === undefined ? {} : { provider_key: providerKey }),
     ...(circuitKey === undefined ? {} : { circuit_key: circuitKey }),
   };

@@ -111,7 +111,7 @@ function changeRoute<Body extends Type.TSchema>(
       },
     },
     async (request, reply) => {
-      const { id: work } = request.params as Static<typeof WorkParams>;
+      const { id: work } = request.params;
       const { tenant, name: by } = principalOf(request);
       const condition = parseIfMatch(request.headers["if-match"]);
       const mutation = {

@@ -1,4 +1,3 @@
-import type { FastifyRequest } from "fastify";
 import { type Gateway, type GatewayServer, principalOf } from "../http/gateway.ts";
 import { command, sendAnswer } from "../http/idempotency.ts";
 import { problems } from "../http/openapi.ts";
@@ -72,7 +71,9 @@ export function submitRoutes(server: GatewayServer, gateway: Gateway): void {
   );
 }
 
-const askedBy = (request: FastifyRequest, asked: WorkBatch) => ({
+type Caller = Parameters<typeof principalOf>[0] & { readonly traceparent: string | null };
+
+const askedBy = (request: Caller, asked: WorkBatch) => ({
   ...asked,
   tenant: principalOf(request).tenant,
   traceparent: request.traceparent,

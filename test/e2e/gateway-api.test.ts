@@ -12,7 +12,7 @@ import { seconds } from "../../src/core/time.ts";
 import { apiRoutes } from "../../src/main/api.ts";
 import { examine } from "../../src/main/doctor.ts";
 import type { AgentSubmission } from "../../src/wire/agent.ts";
-import { defineWork, type WorkDefinition } from "../../src/work/define.ts";
+import { defineWork } from "../../src/work/define.ts";
 import { legacy, planned } from "../../src/work/policy.ts";
 import { registerVersion } from "../../src/work/version.store.ts";
 import { type ApiOperation, operationsOf } from "../support/api-document.ts";
@@ -209,7 +209,7 @@ const calls: Readonly<Record<string, (client: Client) => Promise<unknown>>> = {
   suspendWork: (api) => suspended(api),
   listWorkVersions: (api) => api.listWorkVersions(),
   retireWorkVersion: async (api) => {
-    await registerVersion(kernel.db, { ...wait, version: "2" } as WorkDefinition);
+    await registerVersion(kernel.db, { ...wait, version: "2" });
     await api.retireWorkVersion("wait", "2");
   },
   disableTenant: async (api) => {

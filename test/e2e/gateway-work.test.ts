@@ -14,7 +14,7 @@ import type {
   WorkVersionView,
   WorkView,
 } from "../../src/wire/work.ts";
-import { defineWork, type WorkDefinition } from "../../src/work/define.ts";
+import { defineWork } from "../../src/work/define.ts";
 import { legacy } from "../../src/work/policy.ts";
 import { batchMax, prepared, submitAlone } from "../../src/work/submit.ts";
 import { registerVersion } from "../../src/work/version.store.ts";
@@ -35,7 +35,7 @@ const plain = defineWork({
   policy: legacy(),
   run: () => null,
 });
-await registerVersion(kernel.db, plain as WorkDefinition);
+await registerVersion(kernel.db, plain);
 
 test("W12 W4 W6 W11: an inspection tells each planned attempt against what happened, and every fact but the payload", async () => {
   const deadline = formatInstant(instant(clock.now() + seconds(200)));
@@ -380,7 +380,7 @@ test("W2: a version that nobody runs is shown with what waits for it; retired, i
       },
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     });
-  await registerVersion(kernel.db, { ...plain, version: "old" } as WorkDefinition);
+  await registerVersion(kernel.db, { ...plain, version: "old" });
   const version = async () => {
     const { items } = (await call(a, "GET", "/v1/work-versions?name=plain")).json<{
       items: WorkVersionView[];
