@@ -9,8 +9,8 @@ export interface FailedLogins {
   admit(address: string, shown: string): void;
   /** It is good: from now on it is let in, whatever else comes from its address, which others may share. */
   proven(shown: string): void;
-  /** It was not good. */
-  failed(address: string): void;
+  /** It was not good, or is so no longer. */
+  failed(address: string, shown: string): void;
   /** Addresses and credentials that are remembered at the moment. */
   readonly kept: number;
 }
@@ -35,8 +35,9 @@ export function failedLogins(policy: RatePolicy, keysMax: number, now?: () => nu
       const [oldest] = good;
       if (good.size > keysMax && oldest !== undefined) good.delete(oldest);
     },
-    failed(address) {
+    failed(address, shown) {
       failures.take(networkOf(address));
+      good.delete(digestOf(shown));
     },
     get kept() {
       return failures.kept + good.size;

@@ -65,7 +65,8 @@ export function guard(
     requireScope(principal, scope, typeof about === "string" ? about : null);
   });
   server.addHook("onResponse", (request, reply, done) => {
-    if (reply.statusCode === 401 && shownIn(request) !== undefined) options.logins?.failed(request.ip);
+    const shown = shownIn(request);
+    if (reply.statusCode === 401 && shown !== undefined) options.logins?.failed(request.ip, shown);
     logRequest(request, reply);
     done();
   });

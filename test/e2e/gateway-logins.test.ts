@@ -53,16 +53,17 @@ test("G11: however many addresses fail, only so many are remembered; after a whi
     }
   };
   for (let n = 0; n < 100; n += 1) {
-    logins.failed(`10.0.0.${n}`);
+    logins.failed(`10.0.0.${n}`, "bad");
     logins.proven(`good ${n}`);
   }
   assert.equal(logins.kept, 6);
   // One IPv6 network is one, however its addresses are written.
-  logins.failed("2001:db8::1");
+  logins.failed("2001:db8::1", "bad");
   assert.equal(stopped("2001:db8:0:0:5::2"), false);
-  logins.failed("2001:db8:0:0:ffff::3");
+  logins.failed("2001:db8:0:0:ffff::3", "good 98");
   assert.equal(stopped("2001:db8:0:0:5::2"), true);
   assert.equal(stopped("2001:db8::2", "good 99"), false);
+  assert.equal(stopped("2001:db8::2", "good 98"), true, "it was good, and is so no longer");
   assert.equal(stopped("2001:db8:0:1::1"), false);
   now += 5_000;
   assert.equal(stopped("2001:db8::1"), false);
