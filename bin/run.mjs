@@ -19,6 +19,7 @@ const tasks = {
   "bench-work": (node, args) => runChild(node, ["bench/work/run.ts", ...args], { cwd: root }),
   build: (node, args) => runChild(node, ["scripts/build.ts", ...args], { cwd: root }),
   bench: (node, [name, ...args]) => runChild(node, [`bench/${name}.ts`, ...args], { cwd: root }),
+  screenshots: (node, args) => runChild(node, ["scripts/screenshots.ts", ...args], { cwd: root }),
   format: (node, args) => runChild(node, [biome, "check", "--write", ...args], { cwd: root }),
   generate: async (node, args) => {
     for (const script of ["generate-statements.ts", "openapi.ts", "guarantees.ts"]) {

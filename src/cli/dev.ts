@@ -94,6 +94,7 @@ export async function withDev<T>(
 export function addresses(dev: DevStack): string {
   return `
 Holdfast is up:  ${dev.url}
+console:         ${dev.url}/console
 token:           ${dev.token}
 store:           ${join(dev.home.directory, "postgres")}
 

@@ -89,7 +89,10 @@ describe("the package", { concurrency: false }, () => {
 
   test("`dev` starts PostgreSQL and everything else, and a job runs to its artifact", async () => {
     serving = serveIn(project, join(project, "node_modules/.bin/holdfast"), "dev", "--port", "0");
-    await serving.said(/^Holdfast is up: +http/m);
+    const [, page = ""] = await serving.said(/^console: +(http\S+\/console)$/m);
+    const text = await (await fetch(page)).text();
+    const script = /src="([^"]+)"/.exec(text)?.[1] ?? "";
+    assert.equal((await fetch(new URL(script, page))).status, 200, text);
     writeFileSync(join(project, "job.yaml"), job);
     const run = holdfast("run", "job.yaml");
     assert.equal(run.status, 0, run.output);
