@@ -118,7 +118,7 @@ alter table holdfast.leases
   add column attempt smallint,
   add column renew_until timestamptz;
 -- Room for the two versions of a row that a claim and a permit make: they stay on its page, and no index is written.
-alter table holdfast.leases_work set (fillfactor = 45);
+alter table holdfast.leases_work set (fillfactor = 28);
 alter table holdfast.leases_work
   add constraint leases_work_state check (
     work_state in ('pending', 'leased', 'permitted', 'retry_wait', 'cancel_pending', 'reconciling', 'suspended')),
@@ -137,8 +137,8 @@ $$;
 -- The condition is looked at without calling a function: twice an item, twenty thousand times a second.
 create trigger leases_work_transitions before update of work_state on holdfast.leases_work
   for each row when (old.work_state <> new.work_state and old.work_state || '>' || new.work_state <> all (array[
-    'pending>leased', 'pending>suspended',
-    'retry_wait>leased', 'retry_wait>suspended',
+    'pending>leased', 'pending>permitted', 'pending>suspended',
+    'retry_wait>leased', 'retry_wait>permitted', 'retry_wait>suspended',
     'leased>permitted', 'leased>pending', 'leased>retry_wait', 'leased>suspended',
     'permitted>pending', 'permitted>retry_wait', 'permitted>cancel_pending', 'permitted>reconciling', 'permitted>suspended',
     'cancel_pending>reconciling', 'cancel_pending>suspended',

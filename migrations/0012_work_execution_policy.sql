@@ -197,7 +197,8 @@ create function holdfast.submit_work(
   p_tenant text, p_deployment bigint, p_name text, p_version text, p_items json, p_traceparent text default null
 ) returns table (place bigint, work_id uuid, duplicate boolean, accepted_at timestamptz)
   language plpgsql volatile security invoker
-  set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+  set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off
+  set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare
   before constant text := current_setting('holdfast.tenant', true);
@@ -294,20 +295,26 @@ $$;
 -- whose lease expired with an open permit are given without being touched (`recover`): what follows for them is
 -- decided, durably, by recover_work(). Nothing runs by a claim alone, so this commit need not be waited for: the
 -- permit's commit, which is durable, comes after it in the log.
+--
+-- The answer is JSON: `i`, the items as [tenant, id, lane, epoch, what, place of the row], and `c`, a cursor for each
+-- line of which there may be more, to be given back with the next claim. A claim with cursors looks only into those
+-- lines, each from where the one before ended: it passes over nothing that is held, or finished while an old snapshot
+-- keeps it. What is due before a cursor or in another line is seen by the next claim without them.
 create function holdfast.claim_work(
-  p_deployment bigint, p_holder uuid, p_lanes text[], p_limit integer, p_lease bigint
-) returns table (tenant_id text, work_id uuid, lane text, epoch bigint, what text)
+  p_deployment bigint, p_holder uuid, p_lanes text[], p_limit integer, p_lease bigint,
+  c_lanes text[], c_priorities smallint[], c_tenants text[], c_dues timestamptz[], c_works uuid[]
+) returns text
   language plpgsql volatile security invoker
   set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off
-  set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
+  set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare
   now timestamptz;
+  answer text;
 begin
   perform holdfast.assert_deployment(p_deployment);
   perform set_config('synchronous_commit', 'off', true);
   now := holdfast.work_execution_now();
-  return query
   with recursive line (priority, lane, tenant_id) as (
     -- Comparisons of whole rows: only the index that has this order can answer them.
     select u.priority, w.lane, (
@@ -318,6 +325,7 @@ begin
         order by l.queue, l.priority, l.tenant_id limit 1
       ) f)
     from (values (0::smallint), (1::smallint), (2::smallint), (3::smallint)) as u (priority) cross join unnest(p_lanes) as w (lane)
+    where cardinality(c_lanes) = 0
     union all
     select n.priority, n.lane, (
       select case when f.queue = n.lane and f.priority = n.priority then f.tenant_id end
@@ -328,27 +336,34 @@ begin
       ) f)
     from line n where n.tenant_id is not null
   ), due as (
-    select n.priority, n.lane, n.tenant_id, oldest.due_at, count(*) over (partition by n.priority) as lines
-    from line n
-    cross join lateral (
-      select l.due_at from holdfast.leases_work l
-      where (l.queue, l.priority, l.tenant_id, l.due_at) >= (n.lane, n.priority, n.tenant_id, '-infinity')
-        and (l.queue, l.priority, l.tenant_id, l.due_at) <= (n.lane, n.priority, n.tenant_id, now)
-        and (l.holder is null or l.wake_at <= now)
-      order by l.queue, l.priority, l.tenant_id, l.due_at limit 1
-    ) oldest
-    where n.tenant_id is not null
-    order by n.priority, oldest.due_at, n.tenant_id
+    select d.*, (p_limit + d.lines - 1) / d.lines as share
+    from (
+      select n.priority, n.lane, n.tenant_id, oldest.due_at, '-infinity'::timestamptz as after_due,
+        '00000000-0000-0000-0000-000000000000'::uuid as after_work, count(*) over (partition by n.priority) as lines
+      from line n
+      cross join lateral (
+        select l.due_at from holdfast.leases_work l
+        where (l.queue, l.priority, l.tenant_id, l.due_at) >= (n.lane, n.priority, n.tenant_id, '-infinity')
+          and (l.queue, l.priority, l.tenant_id, l.due_at) <= (n.lane, n.priority, n.tenant_id, now)
+          and (l.holder is null or l.wake_at <= now)
+        order by l.queue, l.priority, l.tenant_id, l.due_at limit 1
+      ) oldest
+      where n.tenant_id is not null
+      union all
+      select c.priority, c.lane, c.tenant_id, c.due_at, c.due_at, c.work_id, count(*) over (partition by c.priority)
+      from unnest(c_lanes, c_priorities, c_tenants, c_dues, c_works) as c (lane, priority, tenant_id, due_at, work_id)
+    ) d
+    order by d.priority, d.due_at, d.tenant_id
   ), taken as materialized (
-    select t.place, t.tenant_id, t.resource_id, t.queue, t.epoch, t.work_state
+    select t.*, d.share, row_number() over () as n
     from due d
     cross join lateral (
-      select l.ctid as place, l.tenant_id, l.resource_id, l.queue, l.epoch, l.work_state from holdfast.leases_work l
-      where (l.queue, l.priority, l.tenant_id, l.due_at) >= (d.lane, d.priority, d.tenant_id, '-infinity')
+      select l.ctid as row, l.tenant_id, l.resource_id, l.queue, l.priority, l.due_at, l.epoch, l.work_state from holdfast.leases_work l
+      where (l.queue, l.priority, l.tenant_id, l.due_at, l.resource_id) > (d.lane, d.priority, d.tenant_id, d.after_due, d.after_work)
         and (l.queue, l.priority, l.tenant_id, l.due_at) <= (d.lane, d.priority, d.tenant_id, now)
         and (l.holder is null or l.wake_at <= now) and l.work_state is not null
       order by l.queue, l.priority, l.tenant_id, l.due_at, l.resource_id
-      limit (p_limit + d.lines - 1) / d.lines
+      limit d.share
       for update skip locked
     ) t
     limit p_limit
@@ -357,15 +372,29 @@ begin
     set holder = p_holder, epoch = nextval('holdfast.lease_epochs'), wake_at = now + holdfast.microseconds(p_lease),
       work_state = case when l.work_state = 'reconciling' then 'reconciling' else 'leased' end
     from taken t
-    where l.ctid = t.place and l.work_state in ('pending', 'retry_wait', 'leased', 'reconciling')
-    returning l.tenant_id, l.resource_id, l.queue, l.epoch, case when l.work_state = 'reconciling' then 'reconcile' else 'claimed' end
+    where l.ctid = t.row and l.work_state in ('pending', 'retry_wait', 'leased', 'reconciling')
+    returning l.tenant_id, l.resource_id, l.queue, l.epoch, case when l.work_state = 'reconciling' then 'reconcile' else 'claimed' end as what, l.ctid as row
+  ), cursors as (
+    -- Many lines have few rows each: nothing is passed over there.
+    select t.queue, t.priority, t.tenant_id, t.due_at, t.resource_id
+    from (select max(k.n) as n from taken k group by k.queue, k.priority, k.tenant_id, k.share having count(*) = k.share) f
+    join taken t on t.n = f.n
+    where (select count(*) from due) <= 16
   )
-  select * from claimed
-  union all
-  select t.tenant_id, t.resource_id, t.queue, t.epoch, 'recover' from taken t where t.work_state in ('permitted', 'cancel_pending');
+  select '{"i":[' || coalesce((
+      select string_agg('["' || i.tenant_id || '","' || i.resource_id || '","' || i.queue || '",' || i.epoch || ',"' || i.what || '","' || i.row::text || '"]', ',')
+      from (
+        select * from claimed
+        union all
+        select t.tenant_id, t.resource_id, t.queue, t.epoch, 'recover', t.row from taken t where t.work_state in ('permitted', 'cancel_pending')
+      ) i), '') || '],"c":'
+    || coalesce((select json_agg(json_build_array(c.queue, c.priority, c.tenant_id, c.due_at::text, c.resource_id)) from cursors c), '[]')::text || '}'
+  into answer;
+  return answer;
 end
 $$;
-grant execute on function holdfast.claim_work(bigint, uuid, text[], integer, bigint) to holdfast_dispatcher;
+grant execute on function
+  holdfast.claim_work(bigint, uuid, text[], integer, bigint, text[], smallint[], text[], timestamptz[], uuid[]) to holdfast_dispatcher;
 
 -- Takes an item out of its line until somebody puts it back.
 create function holdfast.suspend_item(p_tenant text, p_work uuid, p_reason text, p_by text, now timestamptz) returns void
@@ -605,54 +634,98 @@ begin
 end
 $$;
 
+-- The rest of a permit in a turn's answer. Without keys and deadline, which most have not, it is shorter.
+create function holdfast.permit_text(
+  attempt smallint, to_begin interval, to_expire interval, accepted_at timestamptz, place tid, input jsonb, provider_key text, not_after timestamptz
+) returns text
+  language sql stable security invoker parallel safe
+  return attempt || ',' || floor(date_part('epoch', to_begin) * 1000) || ',' || floor(date_part('epoch', to_expire) * 1000) || ',"' || accepted_at::text || '","'
+    || place::text || '",' || input::text || case when provider_key is null and not_after is null then ']'
+      else ',' || coalesce(to_json(provider_key)::text, 'null') || ',null,' || coalesce(to_json(not_after::text)::text, 'null') || ']' end;
+
+-- What this holder has permits for in these lines, behind their cursors: a turn's answer was lost. Those that it knows
+-- of are left out.
+create function holdfast.taken_work(
+  p_deployment bigint, p_holder uuid, t_lanes text[], t_priorities smallint[], t_tenants text[], t_dues timestamptz[], t_works uuid[], t_limit integer, p_known bigint[]
+) returns table (tenant_id text, work_id uuid, lane text, epoch bigint, attempt smallint, place text)
+  language plpgsql volatile security invoker
+  set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan as $$
+#variable_conflict use_column
+begin
+  perform holdfast.assert_deployment(p_deployment);
+  perform set_config('holdfast.tenants', array_to_string(array(select distinct unnest(t_tenants)), ','), true);
+  return query
+  select f.tenant_id, f.resource_id, f.queue, f.epoch, f.attempt, f.place
+  from unnest(t_lanes, t_priorities, t_tenants, t_dues, t_works) as d (lane, priority, tenant_id, due_at, work_id)
+  cross join lateral (
+    select l.tenant_id, l.resource_id, l.queue, l.epoch, l.attempt, l.ctid::text as place from holdfast.leases_work l
+    where (l.queue, l.priority, l.tenant_id, l.due_at, l.resource_id) > (d.lane, d.priority, d.tenant_id, d.due_at, d.work_id)
+      and (l.queue, l.priority, l.tenant_id) <= (d.lane, d.priority, d.tenant_id)
+      and l.holder = p_holder and l.work_state in ('permitted', 'cancel_pending') and l.epoch <> all (p_known)
+    order by l.queue, l.priority, l.tenant_id, l.due_at, l.resource_id
+    limit t_limit
+  ) f;
+end
+$$;
+
 -- One turn of a worker, of any number of tenants: settles what it finished and permits what it will run next. The
--- arrays of each part have an element for each item; an empty text stands for none. Gives a row for each asked permit,
--- with its place, and one with its negative place for each completion that is not simply settled: `unmatched` is not
--- this holder's to settle. An expiry
--- or a cutoff that passed between the look and the locks lets the whole turn be run again (40001).
+-- arrays of each part have an element for each item: s_ what succeeded, o_ what came to something else, n_ what is next;
+-- t_ has the cursors of a claim, from which up to t_limit more due items are taken and permitted at once, without being
+-- claimed before: their rows are written once less. What needs a second look there, is passed over and left to a claim.
+-- s_results and s_circuits are empty when no item has one; an empty text in them stands for none.
+--
+-- An item's row is looked for at its place, where the claim or the permit left it, and by its key only when it has
+-- moved: a renewal or a cancellation writes it anew. Whatever stands at the place, only the holder, the epoch, the
+-- attempt, the state and the expiry make it the item. The answer is JSON: `p`, permits as [place in n_, attempt,
+-- milliseconds left to begin, milliseconds of the lease, acceptance, place of the row, input, and where they are not
+-- null provider key, circuit key and deadline]; `t`, taken ones as [place in t_, id, epoch], then as from the attempt
+-- on, and `c`, for lines of which there may be more, [place in t_, due, id] of the last that was seen; `n`, what has no
+-- permit as [place in n_, why]; `s`, places in s_ that are not
+-- this holder's to settle; `o`, what each of o_ came to. An expiry or a cutoff that passed between the look and the
+-- end lets the whole turn be run again (40001).
 create function holdfast.turn_work(
   p_deployment bigint, p_holder uuid, p_tenants text[],
-  d_tenants text[], d_works uuid[], d_epochs bigint[], d_attempts smallint[], d_outcomes text[], d_results text[],
-  d_codes text[], d_messages text[], d_circuits text[], n_tenants text[], n_works uuid[], n_epochs bigint[]
-) returns table (place integer, what text, attempt smallint, left_microseconds bigint, lease_microseconds bigint, input jsonb, provider_key text, circuit_key text,
-  accepted_at timestamptz, not_after timestamptz)
+  s_rows tid[], s_tenants text[], s_works uuid[], s_epochs bigint[], s_attempts smallint[], s_results text[], s_circuits text[],
+  o_tenants text[], o_works uuid[], o_epochs bigint[], o_attempts smallint[], o_outcomes text[], o_codes text[], o_messages text[],
+  n_rows tid[], n_tenants text[], n_works uuid[], n_epochs bigint[],
+  t_lanes text[], t_priorities smallint[], t_tenants text[], t_dues timestamptz[], t_works uuid[], t_limit integer, p_lease bigint
+) returns text
   language plpgsql volatile security invoker
   set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off
-  set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
+  set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare
   now timestamptz;
   soonest timestamptz;
-  settled integer[];
-  permitted integer[];
+  latest timestamptz;
+  settled integer[] := '{}';
+  missing integer[];
+  permitted text;
+  taken text;
+  seen text;
+  places integer[];
   disabled text[];
+  passed jsonb := '[]';
+  others jsonb := '[]';
+  deployment bigint;
   answer text;
   n integer;
-  asked constant integer := coalesce(cardinality(n_works), 0);
 begin
-  perform holdfast.assert_deployment(p_deployment);
   perform set_config('holdfast.tenants', array_to_string(p_tenants, ','), true);
+  select s.deployment_epoch, array(select t.tenant_id from holdfast.tenants t where t.tenant_id = any (p_tenants) and t.disabled_at is not null)
+  into strict deployment, disabled from holdfast.store s;
+  if p_deployment is distinct from deployment then
+    perform holdfast.assert_deployment(p_deployment);
+  end if;
   now := holdfast.work_execution_now();
 
-  if cardinality(d_works) > 0 then
-    with d as (
-      select * from unnest(d_tenants, d_works, d_epochs, d_attempts, d_outcomes, d_results) with ordinality
-        as u (tenant_id, work_id, epoch, attempt, outcome, result, place)
-    ), mine as materialized (
-      -- A probe for each item, whatever the planner knows of the table, and then the rows themselves.
-      select d.place, d.result, k.row from d
-      cross join lateral (
-        select l.ctid as row from holdfast.leases_work l
-        where l.tenant_id = d.tenant_id and l.kind = 'work' and l.resource_id = d.work_id
-          and l.holder = p_holder and l.epoch = d.epoch and l.attempt = d.attempt
-          and l.work_state in ('permitted', 'cancel_pending') and l.wake_at > now
-        for update
-      ) k
-      where d.outcome = 'succeeded'
-    ), gone as (
-      delete from holdfast.leases_work l using mine m
-      where l.ctid = m.row
-      returning m.place, l.tenant_id, l.resource_id, l.attempt, l.epoch, l.permit_admitted_at, l.work_state, l.wake_at, m.result
+  if cardinality(s_works) > 0 then
+    with gone as (
+      delete from holdfast.leases_work l
+      using unnest(s_rows, s_epochs, s_attempts, s_results) with ordinality as d (row, epoch, attempt, result, place)
+      where l.ctid = d.row and l.holder = p_holder and l.epoch = d.epoch and l.attempt = d.attempt
+        and l.work_state in ('permitted', 'cancel_pending') and l.wake_at > now
+      returning d.place, l.tenant_id, l.resource_id, l.attempt, l.epoch, l.permit_admitted_at, l.work_state, l.wake_at, d.result
     ), kept as (
       insert into holdfast.work_history (tenant_id, work_id, state, attempts, finished_at, holder, epoch, permit_admitted_at, result)
       select g.tenant_id, g.resource_id, case g.work_state when 'permitted' then 'succeeded' else 'succeeded_after_cancel_requested' end,
@@ -666,86 +739,134 @@ begin
         from gone g group by g.tenant_id
       ) b
     )
-    select array_agg(g.place::integer), min(g.wake_at) into settled, soonest from gone g;
-    settled := coalesce(settled, '{}');
-    for n in 1 .. cardinality(d_works) loop
-      exit when cardinality(settled) = cardinality(d_works) and not '' <> any (d_circuits);
-      if d_outcomes[n] = 'succeeded' then
-        if d_circuits[n] <> '' and n = any (settled) then
-          perform holdfast.note_circuit(d_tenants[n], d_circuits[n], d_works[n], false, null, null, now);
-        end if;
-        answer := case when n = any (settled) then 'settled' else 'unmatched' end;
-      elsif d_outcomes[n] = 'returned' then
-        answer := holdfast.return_work(d_tenants[n], d_works[n], p_holder, d_epochs[n]);
-      else
-        answer := holdfast.fail_work(d_tenants[n], d_works[n], p_holder, d_epochs[n], d_attempts[n], d_codes[n], d_messages[n], d_outcomes[n] = 'failed_for_good');
-      end if;
-      if answer <> 'settled' then
-        place := -n; what := answer;
-        return next;
+    select coalesce(array_agg(g.place::integer), '{}'), min(g.wake_at) into settled, soonest from gone g;
+
+    if cardinality(settled) < cardinality(s_works) then
+      missing := array(select generate_series(1, cardinality(s_works)) except select unnest(settled));
+      with mine as materialized (
+        select m.place, k.row from unnest(missing) as m (place)
+        cross join lateral (
+          select l.ctid as row from holdfast.leases_work l
+          where l.tenant_id = s_tenants[m.place] and l.kind = 'work' and l.resource_id = s_works[m.place]
+            and l.holder = p_holder and l.epoch = s_epochs[m.place] and l.attempt = s_attempts[m.place]
+            and l.work_state in ('permitted', 'cancel_pending') and l.wake_at > now
+          for update
+        ) k
+      ), gone as (
+        delete from holdfast.leases_work l using mine m
+        where l.ctid = m.row
+        returning m.place, l.tenant_id, l.resource_id, l.attempt, l.epoch, l.permit_admitted_at, l.work_state, l.wake_at
+      ), kept as (
+        insert into holdfast.work_history (tenant_id, work_id, state, attempts, finished_at, holder, epoch, permit_admitted_at, result)
+        select g.tenant_id, g.resource_id, case g.work_state when 'permitted' then 'succeeded' else 'succeeded_after_cancel_requested' end,
+          g.attempt, now, p_holder, g.epoch, g.permit_admitted_at, nullif(s_results[g.place], '')::jsonb
+        from gone g
+      ), told as (
+        insert into holdfast.resource_changes (tenant_id, kind, resource_id, root_id, resource_version, operation, body)
+        select b.tenant_id, 'work', b.batch, b.batch, 1, 'work.settled', b.body
+        from (
+          select g.tenant_id, gen_random_uuid() as batch, jsonb_build_object('succeeded', jsonb_agg(g.resource_id)) as body
+          from gone g group by g.tenant_id
+        ) b
+      )
+      select array(select unnest(missing) except select g.place from gone g), (select min(g.wake_at) from gone g) into missing, latest;
+      soonest := least(soonest, latest);
+    end if;
+
+    for n in 1 .. cardinality(s_circuits) loop
+      if s_circuits[n] <> '' and n <> all (coalesce(missing, '{}')) then
+        perform holdfast.note_circuit(s_tenants[n], s_circuits[n], s_works[n], false, null, null, now);
       end if;
     end loop;
   end if;
 
-  if asked > 0 then
-    disabled := array(select t.tenant_id from holdfast.tenants t where t.tenant_id = any (n_tenants) and t.disabled_at is not null);
-    for place, what, attempt, left_microseconds, lease_microseconds, input, provider_key, circuit_key, accepted_at, not_after in
-      with wanted as (
-        select * from unnest(n_tenants, n_works, n_epochs) with ordinality as u (tenant_id, work_id, epoch, place)
-      ), mine as materialized (
-        select u.place, k.row, w.* from wanted u
-        cross join lateral (
-          select l.ctid as row from holdfast.leases_work l
-          where l.tenant_id = u.tenant_id and l.kind = 'work' and l.resource_id = u.work_id
-            and l.holder = p_holder and l.epoch = u.epoch and l.work_state = 'leased' and l.wake_at > now and l.due_at <= now
-          for update
-        ) k
-        cross join lateral (
-          select i.attempts_max, i.lease_max_microseconds, i.execution_not_after, i.circuit_key, i.provider_key, i.input, i.accepted_at,
-            holdfast.work_cutoff(i.accepted_at, i.elapsed_max_microseconds, i.maximum_circuit_microseconds, i.execution_not_after) as cutoff
-          from holdfast.work_items i where i.tenant_id = u.tenant_id and i.work_id = u.work_id offset 0
-        ) w
-        where w.circuit_key is null and now < w.cutoff and u.tenant_id <> all (disabled)
-      )
+  for n in 1 .. cardinality(o_works) loop
+    others := others || to_jsonb(case o_outcomes[n]
+      when 'returned' then holdfast.return_work(o_tenants[n], o_works[n], p_holder, o_epochs[n])
+      else holdfast.fail_work(o_tenants[n], o_works[n], p_holder, o_epochs[n], o_attempts[n], o_codes[n], o_messages[n], o_outcomes[n] = 'failed_for_good') end);
+  end loop;
+
+  if cardinality(n_works) > 0 then
+    with given as (
       update holdfast.leases_work l
       set work_state = 'permitted', attempt = l.attempt + 1, permit_admitted_at = now,
         renew_until = least(now + holdfast.microseconds(w.lease_max_microseconds), w.execution_not_after),
         wake_at = least(l.wake_at, now + holdfast.microseconds(w.lease_max_microseconds), w.execution_not_after)
-      from mine w
-      where l.ctid = w.row and l.attempt < w.attempts_max
-      returning w.place::integer, 'permitted', l.attempt,
-        (extract(epoch from least(l.wake_at, w.cutoff) - now) * 1000000)::bigint,
-        (extract(epoch from l.wake_at - now) * 1000000)::bigint, w.input, w.provider_key, w.circuit_key, w.accepted_at, w.execution_not_after
-    loop
-      permitted := permitted || place;
-      soonest := least(soonest, now + holdfast.microseconds(left_microseconds));
-      return next;
-    end loop;
-    for n in 1 .. asked loop
-      continue when coalesce(cardinality(permitted), 0) = asked;
-      if not n = any (coalesce(permitted, '{}')) then
+      from unnest(n_rows, n_epochs) with ordinality as u (row, epoch, place), holdfast.work_items w
+      where l.ctid = u.row and l.holder = p_holder and l.epoch = u.epoch and l.work_state = 'leased'
+        and l.wake_at > now and l.due_at <= now
+        and w.tenant_id = l.tenant_id and w.work_id = l.resource_id and w.circuit_key is null and l.attempt < w.attempts_max
+        and now < holdfast.work_cutoff(w.accepted_at, w.elapsed_max_microseconds, w.maximum_circuit_microseconds, w.execution_not_after)
+        and l.tenant_id <> all (disabled)
+      returning u.place, least(l.wake_at, holdfast.work_cutoff(w.accepted_at, w.elapsed_max_microseconds, w.maximum_circuit_microseconds, w.execution_not_after)) as begin_by,
+        '[' || u.place || ',' || holdfast.permit_text(l.attempt, least(l.wake_at, holdfast.work_cutoff(w.accepted_at, w.elapsed_max_microseconds, w.maximum_circuit_microseconds, w.execution_not_after)) - now,
+          l.wake_at - now, w.accepted_at, l.ctid, w.input, w.provider_key, w.execution_not_after) as answer
+    )
+    select array_agg(g.place::integer), least(soonest, min(g.begin_by)), string_agg(g.answer, ',')
+    into places, soonest, permitted from given g;
+
+    if coalesce(cardinality(places), 0) < cardinality(n_works) then
+      for n in select generate_series(1, cardinality(n_works)) except select unnest(places) order by 1 loop
         answer := holdfast.admit_work(n_tenants[n], n_works[n], p_holder, n_epochs[n], n_tenants[n] = any (disabled));
-        if answer = 'permitted' then
-          select n, answer, l.attempt,
-            (extract(epoch from least(l.wake_at,
-              holdfast.work_cutoff(w.accepted_at, w.elapsed_max_microseconds, w.maximum_circuit_microseconds, w.execution_not_after)) - now) * 1000000)::bigint,
-            (extract(epoch from l.wake_at - now) * 1000000)::bigint, w.input, w.provider_key, w.circuit_key, w.accepted_at, w.execution_not_after
-          into place, what, attempt, left_microseconds, lease_microseconds, input, provider_key, circuit_key, accepted_at, not_after
-          from holdfast.leases_work l join holdfast.work_items w on w.tenant_id = l.tenant_id and w.work_id = l.resource_id
-          where l.tenant_id = n_tenants[n] and l.kind = 'work' and l.resource_id = n_works[n];
-          soonest := least(soonest, now + holdfast.microseconds(left_microseconds));
-        else
-          place := n; what := answer; attempt := null; left_microseconds := null; lease_microseconds := null; input := null; provider_key := null;
-          circuit_key := null; accepted_at := null; not_after := null;
+        if answer <> 'permitted' then
+          passed := passed || jsonb_build_array(jsonb_build_array(n, answer));
+          continue;
         end if;
-        return next;
-      end if;
-    end loop;
+        select concat_ws(',', permitted, json_build_array(n, l.attempt, floor(date_part('epoch', k.begin_by - now) * 1000), floor(date_part('epoch', l.wake_at - now) * 1000),
+            w.accepted_at::text, l.ctid::text, w.input, w.provider_key, w.circuit_key, w.execution_not_after::text)::text),
+          least(soonest, k.begin_by)
+        into permitted, soonest
+        from holdfast.leases_work l
+        join holdfast.work_items w on w.tenant_id = l.tenant_id and w.work_id = l.resource_id
+        cross join lateral (
+          select least(l.wake_at, holdfast.work_cutoff(w.accepted_at, w.elapsed_max_microseconds, w.maximum_circuit_microseconds, w.execution_not_after)) as begin_by
+        ) k
+        where l.tenant_id = n_tenants[n] and l.kind = 'work' and l.resource_id = n_works[n];
+      end loop;
+    end if;
+  end if;
+
+  if t_limit > 0 then
+    with line as (
+      select c.*, (t_limit + count(*) over (partition by c.priority) - 1) / count(*) over (partition by c.priority) as share
+      from unnest(t_lanes, t_priorities, t_tenants, t_dues, t_works) with ordinality as c (lane, priority, tenant_id, due_at, work_id, place)
+    ), free as materialized (
+      select f.*, d.place, d.share, row_number() over () as n
+      from (select * from line order by line.place) d
+      cross join lateral (
+        select l.ctid as row, l.tenant_id, l.resource_id, l.due_at from holdfast.leases_work l
+        where (l.queue, l.priority, l.tenant_id, l.due_at, l.resource_id) > (d.lane, d.priority, d.tenant_id, d.due_at, d.work_id)
+          and (l.queue, l.priority, l.tenant_id, l.due_at) <= (d.lane, d.priority, d.tenant_id, now)
+          and l.holder is null and l.work_state in ('pending', 'retry_wait')
+        order by l.queue, l.priority, l.tenant_id, l.due_at, l.resource_id
+        limit d.share
+        for update skip locked
+      ) f
+      limit t_limit
+    ), given as (
+      update holdfast.leases_work l
+      set work_state = 'permitted', attempt = l.attempt + 1, permit_admitted_at = now, holder = p_holder, epoch = nextval('holdfast.lease_epochs'),
+        renew_until = least(now + holdfast.microseconds(w.lease_max_microseconds), w.execution_not_after),
+        wake_at = least(now + holdfast.microseconds(least(p_lease, w.lease_max_microseconds)), w.execution_not_after)
+      from free f, holdfast.work_items w
+      where l.ctid = f.row and w.tenant_id = f.tenant_id and w.work_id = f.resource_id and w.circuit_key is null and l.attempt < w.attempts_max
+        and now < holdfast.work_cutoff(w.accepted_at, w.elapsed_max_microseconds, w.maximum_circuit_microseconds, w.execution_not_after)
+        and l.tenant_id <> all (disabled)
+      returning least(l.wake_at, holdfast.work_cutoff(w.accepted_at, w.elapsed_max_microseconds, w.maximum_circuit_microseconds, w.execution_not_after)) as begin_by,
+        '[' || f.place || ',"' || l.resource_id || '",' || l.epoch || ',' || holdfast.permit_text(l.attempt,
+          least(l.wake_at, holdfast.work_cutoff(w.accepted_at, w.elapsed_max_microseconds, w.maximum_circuit_microseconds, w.execution_not_after)) - now,
+          l.wake_at - now, w.accepted_at, l.ctid, w.input, w.provider_key, w.execution_not_after) as answer
+    )
+    select string_agg(g.answer, ','), least(soonest, min(g.begin_by)),
+      (select json_agg(json_build_array(f.place, f.due_at::text, f.resource_id))
+       from (select max(k.n) as n from free k group by k.place, k.share having count(*) = k.share) m join free f on f.n = m.n)
+    into taken, soonest, seen from given g;
   end if;
 
   if soonest <= holdfast.work_execution_now() then
     raise exception using errcode = '40001', message = 'a lease or a cutoff passed during the turn';
   end if;
+  return '{"p":[' || coalesce(permitted, '') || '],"t":[' || coalesce(taken, '') || '],"c":' || coalesce(seen, '[]') || ',"n":' || passed || ',"s":' || to_json(coalesce(missing, '{}')) || ',"o":' || others || '}';
 end
 $$;
 
@@ -1047,7 +1168,11 @@ grant execute on function
   holdfast.note_circuit(text, text, uuid, boolean, integer, bigint, timestamptz),
   holdfast.fail_work(text, uuid, uuid, bigint, integer, text, text, boolean), holdfast.return_work(text, uuid, uuid, bigint),
   holdfast.admit_work(text, uuid, uuid, bigint, boolean),
-  holdfast.turn_work(bigint, uuid, text[], text[], uuid[], bigint[], smallint[], text[], text[], text[], text[], text[], text[], uuid[], bigint[]),
+  holdfast.turn_work(bigint, uuid, text[], tid[], text[], uuid[], bigint[], smallint[], text[], text[],
+    text[], uuid[], bigint[], smallint[], text[], text[], text[], tid[], text[], uuid[], bigint[],
+    text[], smallint[], text[], timestamptz[], uuid[], integer, bigint),
+  holdfast.permit_text(smallint, interval, interval, timestamptz, tid, jsonb, text, timestamptz),
+  holdfast.taken_work(bigint, uuid, text[], smallint[], text[], timestamptz[], uuid[], integer, bigint[]),
   holdfast.recover_work(bigint, text[], uuid[]),
   holdfast.observe_work(bigint, text, uuid, uuid, bigint, integer, text, jsonb, text, text, text)
   to holdfast_worker;

@@ -15,16 +15,6 @@ export function sharedInstant(ms: number): SharedInstant {
   return cell;
 }
 
-/** Many at once, in one piece of shared memory: each piece costs more than what it holds. */
-export function sharedInstants(ms: readonly number[]): SharedInstant[] {
-  const memory = new SharedArrayBuffer(ms.length * BigInt64Array.BYTES_PER_ELEMENT);
-  return ms.map((at, place) => {
-    const cell = new BigInt64Array(memory, place * BigInt64Array.BYTES_PER_ELEMENT, 1);
-    setShared(cell, at);
-    return cell;
-  });
-}
-
 export function setShared(cell: SharedInstant, ms: number): void {
   Atomics.store(cell, 0, BigInt(Math.floor(ms * 1_000)));
 }

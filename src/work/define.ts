@@ -98,7 +98,8 @@ export interface WorkDefinition<Input = unknown, Result = unknown> {
   readonly digest: string;
   /** `invalid_request` with what the validator says. */
   readonly check: (value: unknown) => Promise<unknown>;
-  readonly run: (input: unknown, context: WorkContext) => Promise<unknown>;
+  /** What it gives may be a promise. It throws when it fails before its first pause. */
+  readonly run: (input: unknown, context: WorkContext) => unknown;
   readonly reconcile: ((input: unknown, lost: LostAttempt) => Promise<Verdict<unknown>>) | null;
   /** Never set: these carry the types. */
   readonly accepts?: (input: Input) => void;
@@ -140,7 +141,10 @@ export function defineWork<Output, Result, Input = Output>(
     digest: canonicalDigest(registered({ safety, policy, queue, breaker })),
     check,
     // Checked again: what a program accepted under this version may have come from another release of it.
-    run: async (value, context) => declared.run(await check(value), context),
+    run:
+      schema === undefined
+        ? (value, context) => declared.run(value as Output, context)
+        : async (value, context) => declared.run(await check(value), context),
     reconcile: reconcile === null ? null : async (value, lost) => reconcile(await check(value), lost),
   };
 }

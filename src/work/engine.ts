@@ -2,7 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { isHoldfastError } from "../core/errors.ts";
 import type { IncarnationId } from "../core/ids.ts";
 import { monotonicMs } from "../core/monotonic.ts";
-import type { LeaseKeeper, TimedLease } from "../core/postgres/lease-keeper.ts";
+import type { KeptOne, LeaseKeeper } from "../core/postgres/lease-keeper.ts";
 import { sqlstateOf } from "../core/postgres/sqlstate.ts";
 import type { Database } from "../core/postgres/transition.ts";
 import { type Microseconds, toMilliseconds } from "../core/time.ts";
@@ -15,23 +15,36 @@ import { permitsAhead } from "./safety.ts";
 import {
   type Claimed,
   type Claims,
+  type Cursor,
   claimWork,
   type Done,
   leaseOf,
+  type Outcome,
   observeWork,
   type Permitted,
   readPermit,
+  readTaken,
   recoverWork,
+  type Take,
   type Turn,
   turnWork,
 } from "./turn.store.ts";
 
-type KeptLease = TimedLease & { readonly signal: AbortSignal };
+/** What waits to be settled. Its lease is kept until then. */
+interface Finished extends Done {
+  readonly kept: KeptOne | null;
+}
+
+/** A permit with the lease that it runs under. */
+interface Ready {
+  readonly item: Permitted;
+  readonly kept: KeptOne;
+}
 
 export interface EngineOptions {
   readonly db: Database;
   readonly holder: IncarnationId;
-  readonly keeper: Pick<LeaseKeeper, "swap">;
+  readonly keeper: Pick<LeaseKeeper, "holdAll">;
   /** The lanes that are looked into, each with what runs its items. */
   readonly lanes: ReadonlyMap<string, WorkDefinition>;
   /** Handlers in flight, at most. */
@@ -60,33 +73,54 @@ export interface Engine {
 
 const claimMax = 500;
 const turnMax = 500;
+/** While one turn is at the database this side prepares the next and runs what the one before permitted. */
+const turnsMax = 2;
+/** Code that never pauses keeps the event loop no longer than this. */
+const unbrokenMs = 10;
+/** How long turns may take from the lines that a claim has seen: what is due in others waits no longer. */
+const linesForMs = 100;
+/** While turns take for themselves, a claim is only made to see other lines, and what was passed over. */
+const lookMax = 50;
+/** A turn that was refused with what it would take is sent without; so long none takes anything. */
+const takeNoneMs = 5_000;
 const retryFirstMs = 50;
 const retryMaxMs = 2_000;
 
 /**
  * The loop of one worker. What it has is in one of four places: claimed (no permit yet), ready (permitted, waits
- * for a free handler), running, done (waits for the next turn, which settles it). One turn is under way at a
- * time; what happens meanwhile goes into the next, so that turns are as large as the load makes them.
+ * for a free handler), running, done (waits for the next turn, which settles it). What happens while a turn is
+ * under way goes into the next, so that turns are as large as the load makes them; a second one is sent meanwhile
+ * when it is worth one. No item is in two of them.
  */
 export function startEngine(options: EngineOptions): Engine {
   const { db, holder, keeper, lanes, concurrency } = options;
   const pace = pacing(concurrency);
   const stopping = new AbortController();
   const aborting = new AbortController();
-  const claimed: Claimed[] = [];
-  const ready: { readonly item: Permitted; readonly kept: KeptLease }[] = [];
-  const done: Done[] = [];
+  let claimed: Claimed[] = [];
+  const ready: Ready[] = [];
+  const done: Finished[] = [];
   /** Claimed, and waiting for the reconciler of their version. */
   const asking: Claimed[] = [];
-  /** Leases that are to be dropped by the next message to the keeper. */
-  const finished: KeptLease[] = [];
   const background = new Set<Promise<void>>();
+  /** Where turns take from, and the turn that has said so. */
+  let lines:
+    | { readonly from: readonly Cursor[]; readonly untilMs: number; readonly turn: number }
+    | undefined;
+  let noneUntilMs = 0;
+  let turnCount = 0;
   let running = 0;
   let reconciling = 0;
+  /** The epochs of all open permits that this engine knows of: no two have the same. */
+  const permits = new Set<bigint>();
   let claiming = false;
-  let turning = false;
+  /** How many items each turn under way has. */
+  const turns: number[] = [];
+  /** Permits that the turns under way have asked for. */
+  let asked = 0;
   let woken = true;
   let scheduled = false;
+  let starting = false;
   let closed = () => {};
 
   /** Many things happen in one round of the event loop; what they call for is looked at once, after it. */
@@ -97,8 +131,9 @@ export function startEngine(options: EngineOptions): Engine {
       scheduled = false;
       // All of it may have expired while this process stood still: then no turn comes that would leave it out.
       if ((claimed[0]?.heldUntilMs ?? Number.POSITIVE_INFINITY) <= monotonicMs()) forget([]);
+      start();
       if (!claiming && wantsClaim()) follow(claim());
-      if (!turning && (done.length > 0 || permittable().length > 0 || givesBack())) follow(turn());
+      while (wantsTurn()) follow(turn());
       if (idle()) closed();
     });
   }
@@ -118,13 +153,25 @@ export function startEngine(options: EngineOptions): Engine {
     running + ready.length + claimed.length + asking.length + done.length + background.size === 0;
 
   function wantsClaim(): boolean {
-    return woken && !stopping.signal.aborted && claimed.length < pace.lowWater();
+    if (!woken || stopping.signal.aborted || claimed.length >= pace.lowWater()) return false;
+    return lines === undefined || lines.untilMs <= monotonicMs();
+  }
+
+  /** The first turn is sent for anything, another one only when it is about as large as the one before it. */
+  function wantsTurn(): boolean {
+    if (turns.length >= turnsMax) return false;
+    if (givesBack()) return true;
+    const next = permittable();
+    const size = done.length + next.length + takeable(next.length);
+    return turns.length === 0 ? size > 0 : size >= Math.max(2, (turns[0] ?? 0) / 2);
   }
 
   async function claim(): Promise<void> {
     claiming = true;
     woken = false;
-    const limit = pace.claimSize(claimMax);
+    const limit =
+      lines === undefined ? pace.claimSize(claimMax) : Math.min(lookMax, pace.claimSize(claimMax));
+    const startedMs = monotonicMs();
     try {
       const claims = await claimWork(db, {
         holder,
@@ -135,10 +182,18 @@ export function startEngine(options: EngineOptions): Engine {
       const taken = claims.claimed.length + claims.lost.length + claims.toReconcile.length;
       pace.claimed(taken, limit);
       claimed.push(...claims.claimed);
+      const now = monotonicMs();
+      // A look is worth more the longer it took.
+      const untilMs = now + Math.max(linesForMs, 10 * (now - startedMs));
+      lines =
+        lineUp(claims.cursors) && now >= noneUntilMs
+          ? { from: claims.cursors, untilMs, turn: turnCount }
+          : undefined;
       // A full batch: there is more. What was taken may also stand in the way of more.
       woken ||= taken >= limit || claims.lost.length > 0;
       await attend(claims);
     } catch (error) {
+      lines = undefined;
       options.onError(error, "work could not be claimed");
       if (isHoldfastError(error, "deployment_fenced")) options.onRefused?.("", "claim", error.code);
       woken = true;
@@ -146,6 +201,26 @@ export function startEngine(options: EngineOptions): Engine {
     } finally {
       claiming = false;
     }
+  }
+
+  /** Lines are taken from when all of them may be permitted ahead, or none: one number says then how many. */
+  function lineUp(cursors: readonly Cursor[]): boolean {
+    const kinds = new Set(
+      cursors.map(([lane]) => permitsAhead[lanes.get(lane)?.safety ?? "manual_resolution"]),
+    );
+    return kinds.size === 1;
+  }
+
+  /** How many items a turn may take beside those that it asks for. */
+  function takeable(asking: number): number {
+    const [first] = lines?.from ?? [];
+    const work = first && lanes.get(first[0]);
+    if (work === undefined || stopping.signal.aborted || claimed.length > asking) return 0;
+    const ahead = permitsAhead[work.safety] ? pace.ahead() : 0;
+    return Math.max(
+      0,
+      Math.min(turnMax - asking, concurrency + ahead - (running + ready.length + asked + asking)),
+    );
   }
 
   async function attend({ lost, toReconcile }: Claims): Promise<void> {
@@ -182,27 +257,31 @@ export function startEngine(options: EngineOptions): Engine {
   }
 
   async function reconcile(work: WorkDefinition, item: Claimed): Promise<void> {
-    const [kept] = keeper.swap([], [leaseOf(item, holder)]);
+    const [kept] = keeper.holdAll([leaseOf(item, holder)]);
     if (kept === undefined) return;
     try {
       await reconcileOne({ db, holder, work, item, signal: AbortSignal.any([kept.signal, aborting.signal]) });
     } catch (error) {
       options.onError(error, "work could not be reconciled");
     } finally {
-      keeper.swap([kept], []);
+      kept.drop();
     }
   }
 
-  /** Of what is claimed, in order, what may have a permit now: some only when a handler is free for it. */
+  /**
+   * Of what is claimed, in order, what may have a permit now: some only when a handler is free for it. What is no
+   * longer ours is left out: somebody else will claim it.
+   */
   function permittable(): Claimed[] {
-    if (stopping.signal.aborted) return [];
-    const taken = running + ready.length;
-    const bound = concurrency + pace.ahead();
+    if (stopping.signal.aborted || claimed.length === 0) return [];
+    const taken = running + ready.length + asked;
+    const bound = Math.min(concurrency + pace.ahead(), taken + turnMax);
+    if (taken >= bound) return [];
     const now = monotonicMs();
     const chosen: Claimed[] = [];
     let strict = 0;
     for (const item of claimed) {
-      if (chosen.length >= turnMax || taken + chosen.length >= bound) break;
+      if (taken + chosen.length >= bound) break;
       const work = lanes.get(item.lane);
       if (work === undefined || item.heldUntilMs <= now) continue;
       if (!permitsAhead[work.safety]) {
@@ -218,57 +297,83 @@ export function startEngine(options: EngineOptions): Engine {
   }
 
   async function turn(): Promise<void> {
-    turning = true;
     const settle = done.splice(0, turnMax);
     if (stopping.signal.aborted) settle.push(...givenBack());
     const next = permittable();
     forget(next);
+    const limit = takeable(next.length);
+    const from = lines?.from ?? [];
+    const take = limit > 0 ? { lines: from, limit, leaseUs: options.leaseUs } : null;
+    const number = (turnCount += 1);
+    const size = settle.length + next.length + limit;
+    turns.push(size);
+    asked += next.length + limit;
     const startedMs = monotonicMs();
     try {
-      const result = await turnWork(db, holder, settle, next);
+      const result = await turnWork(db, holder, settle, next, take).finally(() => {
+        asked -= next.length + limit;
+      });
+      if (take !== null) goOn(result.cursors, number);
       pace.turned(monotonicMs() - startedMs);
       if (settle.length > 0) options.onTurn?.();
-      await accept(result);
+      await accept(result, settle);
     } catch (error) {
-      await salvage(settle, next, error);
+      if (take !== null) {
+        lines = undefined;
+        woken = true;
+        noneUntilMs = monotonicMs() + takeNoneMs;
+      }
+      await salvage(settle, next, error, take);
     } finally {
-      turning = false;
+      turns.splice(turns.indexOf(size), 1);
     }
   }
 
-  /** Also leaves out what is no longer ours: somebody else will claim it. */
+  /** Of two turns under way the later one has seen more. Lines that have ended are looked for again by a claim. */
+  function goOn(from: readonly Cursor[], turn: number): void {
+    if (lines === undefined || turn < lines.turn) return;
+    lines = from.length === 0 ? undefined : { ...lines, from, turn };
+    woken = true;
+  }
+
   function forget(next: readonly Claimed[]): void {
-    const gone = new Set(next);
     const now = monotonicMs();
-    const kept = claimed.filter((item) => !gone.has(item) && item.heldUntilMs > now);
-    if (options.onRefused !== undefined) {
-      for (const item of claimed)
-        if (!gone.has(item) && item.heldUntilMs <= now) options.onRefused(nameOf(item), "claim", "expired");
-    }
-    claimed.splice(0, claimed.length, ...kept);
+    let place = 0;
+    claimed = claimed.filter((item) => {
+      // What was chosen stands in the same order.
+      if (item === next[place]) {
+        place += 1;
+        return false;
+      }
+      if (item.heldUntilMs > now) return true;
+      options.onRefused?.(nameOf(item), "claim", "expired");
+      return false;
+    });
     if (claimed.length < pace.lowWater()) poke();
   }
 
-  function givenBack(): Done[] {
-    const idleOnes = [...claimed.splice(0), ...asking.splice(0)].map((item) => ({
-      ...item,
-      attempt: 0,
-      circuitKey: null,
-    }));
-    const unused = ready.splice(0).map(({ item, kept }) => {
-      finished.push(kept);
-      return item;
-    });
-    return [...idleOnes, ...unused].map((item) => ({ item, outcome: { type: "returned" } }));
+  function givenBack(): Finished[] {
+    const outcome = { type: "returned" } as const;
+    return [
+      ...[...claimed.splice(0), ...asking.splice(0)].map((item) => ({
+        item: { ...item, attempt: 0, circuitKey: null },
+        outcome,
+        kept: null,
+      })),
+      ...ready.splice(0).map(({ item, kept }) => ({ item, outcome, kept })),
+    ];
   }
 
-  async function accept(result: Turn): Promise<void> {
-    const drops = finished.splice(0);
-    const holds = result.permitted.map((item) => leaseOf(item, holder));
-    const kept = keeper.swap(drops, holds);
+  async function accept(result: Turn, settled: readonly Finished[]): Promise<void> {
+    for (const { kept, item } of settled) {
+      permits.delete(item.epoch);
+      kept?.drop();
+    }
+    const kept = keeper.holdAll(result.permitted.map((item) => leaseOf(item, holder)));
     for (const [place, item] of result.permitted.entries()) {
-      const lease = kept[place];
-      if (lease !== undefined) ready.push({ item, kept: lease });
+      const one = kept[place];
+      permits.add(item.epoch);
+      if (one !== undefined) ready.push({ item, kept: one });
     }
     start();
     for (const { done: one, what } of result.settled) {
@@ -292,7 +397,9 @@ export function startEngine(options: EngineOptions): Engine {
     }
     options.onSettled?.(nameOf(one.item), what);
     if (what === "quarantined") options.onRefused?.(nameOf(one.item), "completion", what);
-    if (what === "held") done.push(one);
+    if (what !== "held") return;
+    permits.add(one.item.epoch);
+    done.push({ ...one, kept: null });
   }
 
   /**
@@ -300,14 +407,19 @@ export function startEngine(options: EngineOptions): Engine {
    * matches nothing and is read back; what was permitted is looked at before it runs. A turn that the database
    * refuses is halved until the one row that it refuses is alone.
    */
-  async function salvage(settle: readonly Done[], next: readonly Claimed[], error: unknown): Promise<void> {
+  async function salvage(
+    settle: readonly Finished[],
+    next: readonly Claimed[],
+    error: unknown,
+    take: Take | null = null,
+  ): Promise<void> {
     if (passes(error)) {
       options.onError(error, "a turn was not answered");
       done.unshift(...settle);
       for (let pauseMs = retryFirstMs; ; pauseMs = Math.min(pauseMs * 2, retryMaxMs)) {
         await delay(pauseMs);
         try {
-          await reread(next);
+          await reread(next, take);
           return;
         } catch (again) {
           if (passes(again)) continue;
@@ -316,6 +428,10 @@ export function startEngine(options: EngineOptions): Engine {
           return;
         }
       }
+    }
+    if (take !== null) {
+      options.onError(error, "a turn was refused");
+      return resend(settle, next);
     }
     if (settle.length + next.length <= 1) {
       options.onError(error, "one item of work was refused");
@@ -338,16 +454,22 @@ export function startEngine(options: EngineOptions): Engine {
             ] as const,
             [settle.slice(Math.ceil(settle.length / 2)), next.slice(Math.ceil(next.length / 2))] as const,
           ];
-    for (const [left, right] of parts) {
-      try {
-        await accept(await turnWork(db, holder, left, right));
-      } catch (inner) {
-        await salvage(left, right, inner);
-      }
+    for (const [left, right] of parts) await resend(left, right);
+  }
+
+  async function resend(settle: readonly Finished[], next: readonly Claimed[]): Promise<void> {
+    try {
+      await accept(await turnWork(db, holder, settle, next), settle);
+    } catch (error) {
+      await salvage(settle, next, error);
     }
   }
 
-  async function reread(next: readonly Claimed[]): Promise<void> {
+  async function reread(next: readonly Claimed[], take: Take | null): Promise<void> {
+    if (take !== null) {
+      for (const item of await readTaken(db, holder, take, [...permits]))
+        done.push({ item, outcome: { type: "returned" }, kept: null });
+    }
     for (const item of next) {
       const row = await readPermit(db, item);
       // A permit that nobody has used yet: it is ours, and asking for another one would be refused.
@@ -355,6 +477,7 @@ export function startEngine(options: EngineOptions): Engine {
         done.push({
           item: { ...item, attempt: row.attempt ?? 1, circuitKey: null },
           outcome: { type: "returned" },
+          kept: null,
         });
       } else if (row?.epoch === item.epoch && row.holder === holder && row.work_state === "leased") {
         claimed.unshift(item);
@@ -363,34 +486,59 @@ export function startEngine(options: EngineOptions): Engine {
   }
 
   function start(): void {
+    if (starting) return;
+    starting = true;
+    const startedMs = performance.now();
+    let finished = 0;
+    let place = 0;
     // What is ready when the engine stops is given back by its next turn.
     while (running < concurrency && !stopping.signal.aborted) {
-      const one = ready.shift();
+      const one = ready[place];
       if (one === undefined) break;
-      const work = lanes.get(one.item.lane);
-      if (work === undefined || one.kept.signal.aborted || one.item.startByMs <= monotonicMs()) {
-        finish(one.kept, { item: one.item, outcome: { type: "returned" } });
-        continue;
+      place += 1;
+      if (run(one)) finished += 1;
+      if (finished % 16 === 15 && performance.now() - startedMs > unbrokenMs) {
+        poke();
+        break;
       }
-      running += 1;
-      void run(work, one.item, one.kept);
     }
+    ready.splice(0, place);
+    starting = false;
+    if (finished > 0) pace.served((performance.now() - startedMs) / finished);
   }
 
-  async function run(work: WorkDefinition, item: Permitted, kept: KeptLease): Promise<void> {
-    const startedMs = monotonicMs();
-    const outcome = await handle(work, item, [kept.signal, aborting.signal], (error) =>
+  /** True when it has finished already. */
+  function run({ item, kept }: Ready): boolean {
+    const work = lanes.get(item.lane);
+    if (work === undefined || kept.lost || item.startByMs <= monotonicMs()) {
+      finish({ item, outcome: { type: "returned" }, kept });
+      return false;
+    }
+    running += 1;
+    const signals = () => [kept.signal, aborting.signal];
+    const outcome = handle(work, item, signals, (error) =>
       options.onError(error, `a result of ${work.name} could not be stored`),
     );
-    running -= 1;
-    pace.served(monotonicMs() - startedMs);
-    if (outcome.type === "succeeded") options.onSettled?.(work.name, "finished");
-    finish(kept, { item, outcome });
-    start();
+    if (!(outcome instanceof Promise)) {
+      ran(work, { item, kept }, outcome);
+      return true;
+    }
+    const startedMs = performance.now();
+    void outcome.then((late) => {
+      ran(work, { item, kept }, late);
+      pace.served(performance.now() - startedMs);
+      start();
+    });
+    return false;
   }
 
-  function finish(kept: KeptLease, one: Done): void {
-    finished.push(kept);
+  function ran(work: WorkDefinition, { item, kept }: Ready, outcome: Outcome): void {
+    running -= 1;
+    if (outcome.type === "succeeded") options.onSettled?.(work.name, "finished");
+    finish({ item, outcome, kept });
+  }
+
+  function finish(one: Finished): void {
     done.push(one);
     poke();
   }
@@ -419,7 +567,6 @@ export function startEngine(options: EngineOptions): Engine {
       await over;
       clearTimeout(timer);
       clearTimeout(hard);
-      keeper.swap(finished.splice(0), []);
     },
   };
 }

@@ -1,36 +1,69 @@
 import { HoldfastError, isHoldfastError } from "../core/errors.ts";
+import { parseInstant } from "../core/time.ts";
 import { type WorkContext, type WorkDefinition, WorkFailure } from "./define.ts";
 import type { Outcome, Permitted } from "./turn.store.ts";
 
 const resultLengthMax = 262_144;
 
-/** Calls the code of one attempt. What it throws is its failure; it never rejects. */
-export async function handle(
+/**
+ * Calls the code of one attempt. What it throws is its failure: this never throws, and its promise never rejects.
+ * Code that does not pause gives its outcome at once.
+ */
+export function handle(
   work: WorkDefinition,
   item: Permitted,
-  signals: readonly AbortSignal[],
+  signals: () => readonly AbortSignal[],
   onError: (error: unknown) => void,
-): Promise<Outcome> {
-  let signal: AbortSignal | undefined;
-  const context: WorkContext = {
-    tenant: item.tenant,
-    id: item.id,
-    attempt: item.attempt,
-    providerKey: item.providerKey,
-    acceptedAt: item.acceptedAt,
-    deadline: item.deadline,
-    // Most handlers never ask for it.
-    get signal() {
-      signal ??= AbortSignal.any([...signals]);
-      return signal;
-    },
-  };
+): Outcome | Promise<Outcome> {
   let result: unknown;
   try {
-    result = await work.run(item.input, context);
+    result = work.run(item.input, new Context(item, signals));
   } catch (error) {
     return failure(error);
   }
+  return isPromise(result)
+    ? Promise.resolve(result).then((value) => success(value, onError), failure)
+    : success(result, onError);
+}
+
+/** What most code never asks for is made when it does. */
+class Context implements WorkContext {
+  readonly #item: Permitted;
+  readonly #signals: () => readonly AbortSignal[];
+  #signal: AbortSignal | undefined;
+
+  constructor(item: Permitted, signals: () => readonly AbortSignal[]) {
+    this.#item = item;
+    this.#signals = signals;
+  }
+  get tenant() {
+    return this.#item.tenant;
+  }
+  get id() {
+    return this.#item.id;
+  }
+  get attempt() {
+    return this.#item.attempt;
+  }
+  get providerKey() {
+    return this.#item.providerKey;
+  }
+  get acceptedAt() {
+    return parseInstant(this.#item.acceptedAt);
+  }
+  get deadline() {
+    return this.#item.deadline === null ? null : parseInstant(this.#item.deadline);
+  }
+  get signal() {
+    this.#signal ??= AbortSignal.any([...this.#signals()]);
+    return this.#signal;
+  }
+}
+
+const isPromise = (value: unknown): value is PromiseLike<unknown> =>
+  typeof value === "object" && value !== null && "then" in value && typeof value.then === "function";
+
+function success(result: unknown, onError: (error: unknown) => void): Outcome {
   try {
     return { type: "succeeded", result: encoded(result) };
   } catch (error) {

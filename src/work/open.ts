@@ -9,6 +9,7 @@ import { checkCompatibility } from "../core/schema/compatibility.ts";
 import type { WorkDefinition } from "./define.ts";
 import type { Work } from "./handle.ts";
 import { isOpenedWork, type OpenedWork } from "./opened.ts";
+import { shareSubmissions } from "./submissions.ts";
 import {
   batchMax,
   prepared,
@@ -64,6 +65,7 @@ export async function openWork(options: OpenWorkOptions): Promise<Work> {
       name,
       tenant,
       onError,
+      submitShared: shareSubmissions((call) => submitAlone(pools.of("producer"), call)),
       async register(...works) {
         for (const work of works) await registerVersion(db, work as WorkDefinition);
       },
@@ -127,10 +129,9 @@ export async function submitAll<Input>(
     return inParts(all, (part) => submitOn(on, { ...call(part, null), named: false })).catch(rethrow);
   }
   const { db } = handle;
-  const pool = db.pools.of("producer");
   const submitted =
     all.length <= batchMax
-      ? await submitAlone(pool, call(all, db.deploymentEpoch))
+      ? await handle.submitShared(call(all, db.deploymentEpoch))
       : await inTransaction(db, (connection) =>
           inParts(all, (part) => submitOn(connection, { ...call(part, db.deploymentEpoch), named: true })),
         );

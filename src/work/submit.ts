@@ -113,7 +113,7 @@ export async function submitOn(
     readonly deploymentEpoch: bigint | null;
     readonly name: string;
     readonly version: string;
-    readonly items: unknown[];
+    readonly items: readonly unknown[];
     readonly traceparent?: string | null;
     /** A connection of our own keeps the statement prepared. */
     readonly named: boolean;

@@ -225,7 +225,7 @@ test("W10: renewals give a lease no more than its longest life and its deadline 
   await give({ deadline: instant(accepted + seconds(900)) });
   const worker = hands();
   const items = [await worker.permit(), await worker.permit()].sort((a, b) =>
-    Number((a.deadline ?? 0n) - (b.deadline ?? 0n)),
+    (a.deadline ?? "").localeCompare(b.deadline ?? ""),
   );
   const renew = async () => {
     const rows = await runAlone(work.db, "dispatcher", renewLeases, {

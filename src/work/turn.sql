@@ -1,14 +1,21 @@
 -- Turns: what a worker asks of the database while it runs. The functions stand in migrations/0012.
 
--- name: claimWork :many
-select tenant_id as "tenant_id!", work_id as "work_id!", lane as "lane!", epoch as "epoch!", what as "what!"
-from holdfast.claim_work(:deployment_epoch, :holder, :lanes, :limit, :lease_us);
+-- name: claimWork :one
+select holdfast.claim_work(:deployment_epoch, :holder, :lanes, :limit, :lease_us,
+  :cursor_lanes, :cursor_priorities, :cursor_tenants, :cursor_dues::text[]::timestamptz[], :cursor_works) as "answer!";
 
--- name: turnWork :many
-select place as "place!", what as "what!", attempt, left_microseconds, lease_microseconds, input, provider_key, circuit_key, accepted_at, not_after
-from holdfast.turn_work(:deployment_epoch, :holder, :tenants,
-  :done_tenants, :done_works, :done_epochs, :done_attempts, :outcomes, :results, :codes, :messages, :circuits,
-  :next_tenants, :next_works, :next_epochs);
+-- name: turnWork :one
+select holdfast.turn_work(:deployment_epoch, :holder, :tenants,
+  :done_rows::text[]::tid[], :done_tenants, :done_works, :done_epochs, :done_attempts, :done_results, :done_circuits,
+  :other_tenants, :other_works, :other_epochs, :other_attempts, :other_outcomes, :other_codes, :other_messages,
+  :next_rows::text[]::tid[], :next_tenants, :next_works, :next_epochs,
+  :take_lanes, :take_priorities, :take_tenants, :take_dues::text[]::timestamptz[], :take_works, :take_limit, :lease_us) as "answer!";
+
+-- What a turn took whose answer was lost.
+-- name: takenWork :many
+select tenant_id as "tenant_id!", work_id as "work_id!", lane as "lane!", epoch as "epoch!", attempt as "attempt!", place as "place!"
+from holdfast.taken_work(:deployment_epoch, :holder,
+  :take_lanes, :take_priorities, :take_tenants, :take_dues::text[]::timestamptz[], :take_works, :take_limit, :known);
 
 -- name: recoverWork :many
 select place as "place!", what as "what!" from holdfast.recover_work(:deployment_epoch, :tenants, :works);

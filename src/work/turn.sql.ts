@@ -8,65 +8,103 @@ export interface ClaimWorkParams {
   readonly lanes: readonly string[];
   readonly limit: number;
   readonly lease_us: bigint;
+  readonly cursor_lanes: readonly string[];
+  readonly cursor_priorities: readonly number[];
+  readonly cursor_tenants: readonly string[];
+  readonly cursor_dues: readonly string[];
+  readonly cursor_works: readonly string[];
 }
 
 export interface ClaimWorkRow {
-  readonly tenant_id: string;
-  readonly work_id: string;
-  readonly lane: string;
-  readonly epoch: bigint;
-  readonly what: string;
+  readonly answer: string;
 }
 
-export const claimWork = statement<ClaimWorkParams, ClaimWorkRow, "many">(
+export const claimWork = statement<ClaimWorkParams, ClaimWorkRow, "one">(
   "turn.claimWork",
-  "many",
-  ["deployment_epoch","holder","lanes","limit","lease_us"],
-  ["plain","plain","plain","plain","plain"],
-  `select tenant_id as "tenant_id", work_id as "work_id", lane as "lane", epoch as "epoch", what as "what"
-from holdfast.claim_work($1, $2, $3, $4, $5)`,
+  "one",
+  ["deployment_epoch","holder","lanes","limit","lease_us","cursor_lanes","cursor_priorities","cursor_tenants","cursor_dues","cursor_works"],
+  ["plain","plain","plain","plain","plain","plain","plain","plain","plain","plain"],
+  `select holdfast.claim_work($1, $2, $3, $4, $5,
+  $6, $7, $8, $9::text[]::timestamptz[], $10) as "answer"`,
 );
 
 export interface TurnWorkParams {
   readonly deployment_epoch: bigint;
   readonly holder: string;
   readonly tenants: readonly string[];
+  readonly done_rows: readonly string[];
   readonly done_tenants: readonly string[];
   readonly done_works: readonly string[];
   readonly done_epochs: readonly bigint[];
   readonly done_attempts: readonly number[];
-  readonly outcomes: readonly string[];
-  readonly results: readonly string[];
-  readonly codes: readonly string[];
-  readonly messages: readonly string[];
-  readonly circuits: readonly string[];
+  readonly done_results: readonly string[];
+  readonly done_circuits: readonly string[];
+  readonly other_tenants: readonly string[];
+  readonly other_works: readonly string[];
+  readonly other_epochs: readonly bigint[];
+  readonly other_attempts: readonly number[];
+  readonly other_outcomes: readonly string[];
+  readonly other_codes: readonly string[];
+  readonly other_messages: readonly string[];
+  readonly next_rows: readonly string[];
   readonly next_tenants: readonly string[];
   readonly next_works: readonly string[];
   readonly next_epochs: readonly bigint[];
+  readonly take_lanes: readonly string[];
+  readonly take_priorities: readonly number[];
+  readonly take_tenants: readonly string[];
+  readonly take_dues: readonly string[];
+  readonly take_works: readonly string[];
+  readonly take_limit: number;
+  readonly lease_us: bigint;
 }
 
 export interface TurnWorkRow {
-  readonly place: number;
-  readonly what: string;
-  readonly attempt: number | null;
-  readonly left_microseconds: bigint | null;
-  readonly lease_microseconds: bigint | null;
-  readonly input: unknown;
-  readonly provider_key: string | null;
-  readonly circuit_key: string | null;
-  readonly accepted_at: Instant | null;
-  readonly not_after: Instant | null;
+  readonly answer: string;
 }
 
-export const turnWork = statement<TurnWorkParams, TurnWorkRow, "many">(
+export const turnWork = statement<TurnWorkParams, TurnWorkRow, "one">(
   "turn.turnWork",
+  "one",
+  ["deployment_epoch","holder","tenants","done_rows","done_tenants","done_works","done_epochs","done_attempts","done_results","done_circuits","other_tenants","other_works","other_epochs","other_attempts","other_outcomes","other_codes","other_messages","next_rows","next_tenants","next_works","next_epochs","take_lanes","take_priorities","take_tenants","take_dues","take_works","take_limit","lease_us"],
+  ["plain","plain","plain","plain","plain","plain","plain","plain","plain","plain","plain","plain","plain","plain","plain","plain","plain","plain","plain","plain","plain","plain","plain","plain","plain","plain","plain","plain"],
+  `select holdfast.turn_work($1, $2, $3,
+  $4::text[]::tid[], $5, $6, $7, $8, $9, $10,
+  $11, $12, $13, $14, $15, $16, $17,
+  $18::text[]::tid[], $19, $20, $21,
+  $22, $23, $24, $25::text[]::timestamptz[], $26, $27, $28) as "answer"`,
+);
+
+export interface TakenWorkParams {
+  readonly deployment_epoch: bigint;
+  readonly holder: string;
+  readonly take_lanes: readonly string[];
+  readonly take_priorities: readonly number[];
+  readonly take_tenants: readonly string[];
+  readonly take_dues: readonly string[];
+  readonly take_works: readonly string[];
+  readonly take_limit: number;
+  readonly known: readonly bigint[];
+}
+
+export interface TakenWorkRow {
+  readonly tenant_id: string;
+  readonly work_id: string;
+  readonly lane: string;
+  readonly epoch: bigint;
+  readonly attempt: number;
+  readonly place: string;
+}
+
+/** What a turn took whose answer was lost. */
+export const takenWork = statement<TakenWorkParams, TakenWorkRow, "many">(
+  "turn.takenWork",
   "many",
-  ["deployment_epoch","holder","tenants","done_tenants","done_works","done_epochs","done_attempts","outcomes","results","codes","messages","circuits","next_tenants","next_works","next_epochs"],
-  ["plain","plain","plain","plain","plain","plain","plain","plain","plain","plain","plain","plain","plain","plain","plain"],
-  `select place as "place", what as "what", attempt, left_microseconds, lease_microseconds, input, provider_key, circuit_key, accepted_at, not_after
-from holdfast.turn_work($1, $2, $3,
-  $4, $5, $6, $7, $8, $9, $10, $11, $12,
-  $13, $14, $15)`,
+  ["deployment_epoch","holder","take_lanes","take_priorities","take_tenants","take_dues","take_works","take_limit","known"],
+  ["plain","plain","plain","plain","plain","plain","plain","plain","plain"],
+  `select tenant_id as "tenant_id", work_id as "work_id", lane as "lane", epoch as "epoch", attempt as "attempt", place as "place"
+from holdfast.taken_work($1, $2,
+  $3, $4, $5, $6::text[]::timestamptz[], $7, $8, $9)`,
 );
 
 export interface RecoverWorkParams {

@@ -3,7 +3,7 @@ import type { HeldLease } from "../core/lease.ts";
 import { monotonicMs } from "../core/monotonic.ts";
 import { isRetryable } from "../core/postgres/sqlstate.ts";
 import { type Database, runAlone, transition } from "../core/postgres/transition.ts";
-import { type Instant, type Microseconds, toMilliseconds } from "../core/time.ts";
+import { type Microseconds, microseconds, toMilliseconds } from "../core/time.ts";
 import type { Verdict } from "./define.ts";
 import * as sql from "./turn.sql.ts";
 import { proveWork } from "./work.sql.ts";
@@ -15,6 +15,8 @@ export interface Claimed {
   /** The version's number and the queue: `17.mail`. */
   readonly lane: string;
   readonly epoch: bigint;
+  /** Where its row stood when it was last seen: a hint, which saves looking for it. */
+  readonly row: string;
   /** On this machine's monotonic clock, and never later than the database's. */
   readonly heldUntilMs: number;
 }
@@ -25,8 +27,9 @@ export interface Permitted extends Claimed {
   readonly input: unknown;
   readonly providerKey: string | null;
   readonly circuitKey: string | null;
-  readonly acceptedAt: Instant;
-  readonly deadline: Instant | null;
+  /** As the server writes it: most code never asks. */
+  readonly acceptedAt: string;
+  readonly deadline: string | null;
   /** Started later than this it could begin after its cutoff or its lease: it is given back instead. */
   readonly startByMs: number;
 }
@@ -43,8 +46,18 @@ export interface Done {
   readonly outcome: Outcome;
 }
 
+/** What a turn may take beside what was claimed: up to `limit` due items of these lines. */
+export interface Take {
+  readonly lines: readonly Cursor[];
+  readonly limit: number;
+  readonly leaseUs: Microseconds;
+}
+
 export interface Turn {
+  /** Both what was asked for and what was taken. */
   readonly permitted: readonly Permitted[];
+  /** Where the next turn may go on taking. */
+  readonly cursors: readonly Cursor[];
   /** Asked permits that were not given, and why: `deferred`, `closed`, `suspended`, `refused`. */
   readonly passed: readonly { readonly item: Claimed; readonly what: string }[];
   /** Completions that are not this holder's to settle. */
@@ -58,11 +71,51 @@ export interface Claims {
   /** Their lease expired with an open permit. */
   readonly lost: readonly Claimed[];
   readonly toReconcile: readonly Claimed[];
+  /** Where the next claim may go on: lines of which there is more. */
+  readonly cursors: readonly Cursor[];
+}
+
+/** Lane, priority, tenant, and the due time and id of the last item that was looked at. */
+export type Cursor = readonly [lane: string, priority: number, tenant: string, due: string, id: string];
+
+// What the two functions answer, as migrations/0012 says.
+interface ClaimAnswer {
+  readonly i: readonly (readonly [
+    tenant: string,
+    id: string,
+    lane: string,
+    epoch: number,
+    what: string,
+    row: string,
+  ])[];
+  readonly c: readonly Cursor[];
+}
+type PermitAnswer = readonly [
+  attempt: number,
+  leftMs: number,
+  leaseMs: number,
+  acceptedAt: string,
+  row: string,
+  input: unknown,
+  providerKey?: string | null,
+  circuitKey?: string | null,
+  deadline?: string | null,
+];
+interface TurnAnswer {
+  readonly p: readonly (readonly [place: number, ...PermitAnswer])[];
+  readonly t: readonly (readonly [line: number, id: string, epoch: number, ...PermitAnswer])[];
+  readonly c: readonly (readonly [line: number, due: string, id: string])[];
+  readonly n: readonly (readonly [place: number, what: string])[];
+  readonly s: readonly number[];
+  readonly o: readonly string[];
 }
 
 const triesMax = 6;
 
-/** Takes due items of the lanes, the tenants sharing the limit. Not durable by itself: nothing runs by a claim alone. */
+/**
+ * Takes due items of the lanes, the tenants sharing the limit. With cursors it goes on where the claim before ended,
+ * and looks nowhere else. Not durable by itself: nothing runs by a claim alone.
+ */
 export async function claimWork(
   db: Database,
   claim: {
@@ -70,67 +123,104 @@ export async function claimWork(
     readonly lanes: readonly string[];
     readonly limit: number;
     readonly leaseUs: Microseconds;
+    readonly cursors?: readonly Cursor[];
   },
 ): Promise<Claims> {
   const heldUntilMs = monotonicMs() + toMilliseconds(claim.leaseUs);
-  const rows = await runAlone(db, "dispatcher", sql.claimWork, {
+  const from = columns(claim.cursors ?? []);
+  const { answer } = await runAlone(db, "dispatcher", sql.claimWork, {
     deployment_epoch: db.deploymentEpoch,
     holder: claim.holder,
     lanes: claim.lanes,
     limit: claim.limit,
     lease_us: claim.leaseUs,
+    cursor_lanes: from.lanes,
+    cursor_priorities: from.priorities,
+    cursor_tenants: from.tenants,
+    cursor_dues: from.dues,
+    cursor_works: from.works,
   });
+  const { i: items, c: cursors } = JSON.parse(answer) as ClaimAnswer;
   const [claimed, lost, toReconcile]: [Claimed[], Claimed[], Claimed[]] = [[], [], []];
-  for (const row of rows) {
-    const item = {
-      tenant: brandId<TenantId>(row.tenant_id),
-      id: row.work_id,
-      lane: row.lane,
-      epoch: row.epoch,
-      heldUntilMs,
-    };
-    if (row.what === "claimed") claimed.push(item);
-    else (row.what === "recover" ? lost : toReconcile).push(item);
+  for (const [tenant, id, lane, epoch, what, row] of items) {
+    const item = { tenant: brandId<TenantId>(tenant), id, lane, epoch: BigInt(epoch), row, heldUntilMs };
+    if (what === "claimed") claimed.push(item);
+    else (what === "recover" ? lost : toReconcile).push(item);
   }
-  return { claimed, lost, toReconcile };
+  return { claimed, lost, toReconcile, cursors };
+}
+
+function columns(cursors: readonly Cursor[]) {
+  return {
+    lanes: cursors.map(([lane]) => lane),
+    priorities: cursors.map(([, priority]) => priority),
+    tenants: cursors.map(([, , tenant]) => tenant),
+    dues: cursors.map(([, , , due]) => due),
+    works: cursors.map(([, , , , id]) => id),
+  };
 }
 
 /**
  * One turn: settles what is done and permits what comes next, in one statement and one commit. It throws as a
- * whole, also for one item that the database refuses: `turnOrHalves` finds that one.
+ * whole, also for one item that the database refuses.
  */
 export async function turnWork(
   db: Database,
   holder: IncarnationId,
   done: readonly Done[],
   next: readonly Claimed[],
+  take: Take | null = null,
 ): Promise<Turn> {
   const tenants = new Set<string>();
-  for (const { item } of done) tenants.add(item.tenant);
+  const succeeded: Done[] = [];
+  const others: Done[] = [];
+  for (const one of done) {
+    tenants.add(one.item.tenant);
+    (one.outcome.type === "succeeded" ? succeeded : others).push(one);
+  }
   for (const item of next) tenants.add(item.tenant);
+  const lines = columns(take?.lines ?? []);
+  for (const tenant of lines.tenants) tenants.add(tenant);
+  const results = succeeded.map(({ outcome }) => (outcome.type === "succeeded" ? outcome.result : ""));
+  const circuits = succeeded.map(({ item }) => item.circuitKey ?? "");
+  const unlessEmpty = (texts: string[]) => (texts.some((text) => text !== "") ? texts : []);
   const params = {
     deployment_epoch: db.deploymentEpoch,
     holder,
     tenants: [...tenants],
-    done_tenants: done.map(({ item }) => item.tenant),
-    done_works: done.map(({ item }) => item.id),
-    done_epochs: done.map(({ item }) => item.epoch),
-    done_attempts: done.map(({ item }) => item.attempt),
-    outcomes: done.map(({ outcome }) =>
+    done_rows: succeeded.map(({ item }) => item.row),
+    done_tenants: succeeded.map(({ item }) => item.tenant),
+    done_works: succeeded.map(({ item }) => item.id),
+    done_epochs: succeeded.map(({ item }) => item.epoch),
+    done_attempts: succeeded.map(({ item }) => item.attempt),
+    done_results: unlessEmpty(results),
+    done_circuits: unlessEmpty(circuits),
+    other_tenants: others.map(({ item }) => item.tenant),
+    other_works: others.map(({ item }) => item.id),
+    other_epochs: others.map(({ item }) => item.epoch),
+    other_attempts: others.map(({ item }) => item.attempt),
+    other_outcomes: others.map(({ outcome }) =>
       outcome.type === "failed" && outcome.final ? "failed_for_good" : outcome.type,
     ),
-    results: done.map(({ outcome }) => (outcome.type === "succeeded" ? outcome.result : "")),
-    codes: done.map(({ outcome }) => (outcome.type === "failed" ? outcome.code : "")),
-    messages: done.map(({ outcome }) => (outcome.type === "failed" ? outcome.message : "")),
-    circuits: done.map(({ item }) => item.circuitKey ?? ""),
+    other_codes: others.map(({ outcome }) => (outcome.type === "failed" ? outcome.code : "")),
+    other_messages: others.map(({ outcome }) => (outcome.type === "failed" ? outcome.message : "")),
+    next_rows: next.map((item) => item.row),
     next_tenants: next.map((item) => item.tenant),
     next_works: next.map((item) => item.id),
     next_epochs: next.map((item) => item.epoch),
+    take_lanes: lines.lanes,
+    take_priorities: lines.priorities,
+    take_tenants: lines.tenants,
+    take_dues: lines.dues,
+    take_works: lines.works,
+    take_limit: take?.limit ?? 0,
+    lease_us: take?.leaseUs ?? microseconds(0n),
   };
   for (let tries = 1; ; tries += 1) {
     const sentAtMs = monotonicMs();
     try {
-      return told(await runAlone(db, "worker", sql.turnWork, params), done, next, sentAtMs);
+      const { answer } = await runAlone(db, "worker", sql.turnWork, params);
+      return told(JSON.parse(answer) as TurnAnswer, succeeded, others, next, take?.lines ?? [], sentAtMs);
     } catch (error) {
       const cause: unknown = error instanceof Error && error.cause !== undefined ? error.cause : error;
       if (!isRetryable(cause) || tries === triesMax) throw error;
@@ -139,43 +229,94 @@ export async function turnWork(
 }
 
 function told(
-  rows: readonly sql.TurnWorkRow[],
-  done: readonly Done[],
+  answer: TurnAnswer,
+  succeeded: readonly Done[],
+  others: readonly Done[],
   next: readonly Claimed[],
+  lines: readonly Cursor[],
   sentAtMs: number,
 ): Turn {
   const permitted: Permitted[] = [];
-  const passed: { item: Claimed; what: string }[] = [];
-  const unmatched: Done[] = [];
-  const settled: { done: Done; what: string }[] = [];
-  for (const row of rows) {
-    if (row.place < 0) {
-      const one = done[-row.place - 1];
-      if (one === undefined) continue;
-      if (row.what === "unmatched") unmatched.push(one);
-      else settled.push({ done: one, what: row.what });
-      continue;
-    }
-    const item = next[row.place - 1];
-    if (item === undefined) continue;
-    if (row.what !== "permitted" || row.accepted_at === null) {
-      passed.push({ item, what: row.what });
-      continue;
-    }
-    permitted.push({
-      ...item,
-      attempt: row.attempt ?? 1,
-      input: row.input,
-      providerKey: row.provider_key,
-      circuitKey: row.circuit_key,
-      acceptedAt: row.accepted_at,
-      deadline: row.not_after,
-      // Rounded down: this side never believes in more time than the database does.
-      startByMs: sentAtMs + Math.floor(Number(row.left_microseconds ?? 0n) / 1_000),
-      heldUntilMs: sentAtMs + Math.floor(Number(row.lease_microseconds ?? 0n) / 1_000),
-    });
+  for (const [place, ...rest] of answer.p) {
+    const item = next[place - 1];
+    if (item !== undefined) permitted.push(permit(item, rest, sentAtMs));
   }
-  return { permitted, passed, unmatched, settled };
+  for (const [place, id, epoch, ...rest] of answer.t) {
+    const [lane = "", , tenant = ""] = lines[place - 1] ?? [];
+    permitted.push(
+      permit({ tenant: brandId<TenantId>(tenant), id, lane, epoch: BigInt(epoch) }, rest, sentAtMs),
+    );
+  }
+  const cursors = answer.c.flatMap(([place, due, id]): Cursor[] => {
+    const line = lines[place - 1];
+    return line === undefined ? [] : [[line[0], line[1], line[2], due, id]];
+  });
+  const passed = answer.n.flatMap(([place, what]) => {
+    const item = next[place - 1];
+    return item === undefined ? [] : [{ item, what }];
+  });
+  const unmatched = answer.s.flatMap((place) => succeeded[place - 1] ?? []);
+  const settled: { done: Done; what: string }[] = [];
+  for (const [place, one] of others.entries()) {
+    const what = answer.o[place] ?? "unmatched";
+    if (what === "unmatched") unmatched.push(one);
+    else settled.push({ done: one, what });
+  }
+  return { permitted, cursors, passed, unmatched, settled };
+}
+
+/** Times are rounded down: this side never believes in more time than the database does. */
+function permit(
+  { tenant, id, lane, epoch }: Pick<Claimed, "tenant" | "id" | "lane" | "epoch">,
+  [attempt, leftMs, leaseMs, acceptedAt, row, input, providerKey, circuitKey, deadline]: PermitAnswer,
+  sentAtMs: number,
+): Permitted {
+  return {
+    tenant,
+    id,
+    lane,
+    epoch,
+    row,
+    heldUntilMs: sentAtMs + leaseMs,
+    attempt,
+    input,
+    providerKey: providerKey ?? null,
+    circuitKey: circuitKey ?? null,
+    acceptedAt,
+    deadline: deadline ?? null,
+    startByMs: sentAtMs + leftMs,
+  };
+}
+
+/** What a turn took whose answer was lost, without what is known by its epoch. */
+export async function readTaken(
+  db: Database,
+  holder: IncarnationId,
+  take: Take,
+  known: readonly bigint[],
+): Promise<Done["item"][]> {
+  const lines = columns(take.lines);
+  const rows = await runAlone(db, "worker", sql.takenWork, {
+    deployment_epoch: db.deploymentEpoch,
+    holder,
+    take_lanes: lines.lanes,
+    take_priorities: lines.priorities,
+    take_tenants: lines.tenants,
+    take_dues: lines.dues,
+    take_works: lines.works,
+    take_limit: take.limit,
+    known,
+  });
+  return rows.map((row) => ({
+    tenant: brandId<TenantId>(row.tenant_id),
+    id: row.work_id,
+    lane: row.lane,
+    epoch: row.epoch,
+    row: row.place,
+    attempt: row.attempt,
+    heldUntilMs: monotonicMs(),
+    circuitKey: null,
+  }));
 }
 
 /** Decides what follows for items whose lease expired with an open permit. Gives what each came to. */

@@ -38,6 +38,8 @@ type Row = Readonly<Partial<Record<WorkEvent, readonly WorkState[]>>>;
 export const workTransitions: Readonly<Record<LiveState, Row>> = {
   pending: {
     claim: ["leased"],
+    // A worker that knows the line takes and admits it at once.
+    admit: ["permitted"],
     cancel: ["cancelled_before_effect"],
     suspend: ["suspended"],
   },
@@ -59,6 +61,7 @@ export const workTransitions: Readonly<Record<LiveState, Row>> = {
   },
   retry_wait: {
     claim: ["leased"],
+    admit: ["permitted"],
     cancel: ["cancelled_before_effect", "suspended"],
     suspend: ["suspended"],
   },

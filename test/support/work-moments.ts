@@ -29,7 +29,7 @@ function watch(pool: Pool, at: (moment: string) => Promise<void> | void): void {
     const what = kindOf(asked);
     if (what !== null) await at(`before ${what}`);
     const result = await query(...args);
-    if (what !== null && (what !== "claim" || result.rows.length > 0)) await at(`after ${what}`);
+    if (what !== null && (what !== "claim" || hasClaimed(result.rows))) await at(`after ${what}`);
     return result;
   };
   pool.query = watched as typeof pool.query;
@@ -39,6 +39,11 @@ function watch(pool: Pool, at: (moment: string) => Promise<void> | void): void {
 function kindOf({ name, values = [] }: { name?: string; values?: unknown[] }): string | null {
   if (name === "turn.claimWork") return "claim";
   if (name !== "turn.turnWork") return null;
-  const [done] = values.slice(4, 5) as [unknown[]];
-  return done.length > 0 ? "settle" : "permit";
+  // The ids of what succeeded, as they are sent.
+  return values[5] === "{}" ? "permit" : "settle";
+}
+
+function hasClaimed([row]: unknown[]): boolean {
+  const { answer } = row as { answer: string }; // of `turn.claimWork`
+  return (JSON.parse(answer) as { i: unknown[] }).i.length > 0;
 }

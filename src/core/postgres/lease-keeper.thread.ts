@@ -8,7 +8,8 @@ import { parentPort, workerData } from "node:worker_threads";
 import { endIncarnation } from "../incarnation.sql.ts";
 import { renewLeases } from "../lease.sql.ts";
 import { getShared, monotonicMs, setShared } from "../monotonic.ts";
-import type { FromThread, Held, KeeperSettings, ToThread } from "./lease-keeper.ts";
+import { heldCount, heldUntil, setHeld } from "./held-instants.ts";
+import type { FromThread, HeldBlock, KeeperSettings, ToThread } from "./lease-keeper.ts";
 import { openLine } from "./line.ts";
 import { runOn } from "./transition.ts";
 
@@ -17,9 +18,20 @@ if (port === null) throw new Error("lease-keeper.thread runs as a worker thread"
 const settings = workerData as KeeperSettings;
 const say = (message: FromThread) => port.postMessage(message);
 
-const held = new Map<string, Held>();
+/** One lease that is still held, found by its block and its place there. */
+interface Held {
+  readonly block: HeldBlock;
+  readonly place: number;
+  readonly tenant: string;
+  readonly resource: string;
+  readonly epoch: bigint;
+}
+
+let blocks: HeldBlock[] = [];
 /** Those whose end was asked for: it is said once. */
 const toldOf = new Set<string>();
+/** With so many, those that are over as a whole are looked for. */
+let sweepAt = 64;
 /** A renewal that takes longer counts as failed, and its connection as broken. */
 const answerMaxMs = Math.max(50, Math.min(5_000, settings.renewMs));
 const retryMs = Math.min(1_000, settings.renewMs / 4);
@@ -38,16 +50,11 @@ const line = openLine({
 
 port.on("message", (message: ToThread) => {
   switch (message.type) {
-    case "swap":
-      for (const key of message.drop) {
-        held.delete(key);
-        toldOf.delete(key);
-      }
-      for (const lease of message.hold) {
-        held.set(lease.key, lease);
-        // One that came late in its life can't wait for the usual round.
-        roundWithin(lease.heldUntilMs - monotonicMs() - (settings.leaseMs - settings.renewMs));
-      }
+    case "hold":
+      blocks.push(message.block);
+      if (blocks.length >= sweepAt) sweep();
+      // One that came late in its life can't wait for the usual round.
+      roundWithin(message.block.untilMs - monotonicMs() - (settings.leaseMs - settings.renewMs));
       return;
     case "close":
       closing.abort();
@@ -59,8 +66,42 @@ port.on("message", (message: ToThread) => {
 });
 
 function roundWithin(ms: number): void {
-  nextRoundAt = Math.min(nextRoundAt, monotonicMs() + Math.max(0, ms));
+  const at = monotonicMs() + Math.max(0, ms);
+  if (at >= nextRoundAt) return;
+  nextRoundAt = at;
   endPause();
+}
+
+/** Most work is over long before its first renewal. */
+function sweep(): void {
+  blocks = blocks.filter(({ heldUntil: instants }) => heldCount(instants) > 0);
+  sweepAt = Math.max(64, 2 * blocks.length);
+  if (toldOf.size === 0) return;
+  const living = new Set(blocks.map(({ id }) => String(id)));
+  for (const name of toldOf) if (!living.has(name.split(" ")[0] ?? "")) toldOf.delete(name);
+}
+
+/** Gives up what has expired, and gives the rest. */
+function living(): Held[] {
+  sweep();
+  const now = monotonicMs();
+  return blocks.flatMap((block) => {
+    const tenants = block.tenants.split(",");
+    return block.resources.split(",").flatMap((resource, place) => {
+      const until = heldUntil(block.heldUntil, place);
+      if (until < 0) return [];
+      const one = { block, place, resource, tenant: tenants[place] ?? "", epoch: block.epochs[place] ?? 0n };
+      if (until > now) return [one];
+      giveUp(one);
+      return [];
+    });
+  });
+}
+
+/** It stays in its block until the main thread has heard of it. */
+function giveUp({ block, place }: Held): void {
+  setHeld(block.heldUntil, place, 0);
+  say({ type: "lost", block: block.id, place });
 }
 
 async function pauseUntilRound(): Promise<void> {
@@ -79,19 +120,18 @@ async function pauseUntilRound(): Promise<void> {
 
 /** How long until the next round. */
 async function round(): Promise<number> {
-  giveUpExpired();
+  const leases = living();
   // A main loop that stands still can't notice that it should stop: its leases go to somebody who can act.
   if (monotonicMs() - getShared(settings.tickedAt) > settings.stallMs)
     return Math.min(retryMs, settings.stallMs / 4);
   const client = line.client();
   if (client === undefined) return settings.renewMs;
-  const leases = [...held.values()];
   const sentAt = monotonicMs();
   const renewal = runOn(client, renewLeases, {
     holder: settings.holder,
     lease_us: BigInt(settings.leaseMs * 1_000),
     tenants: leases.map((lease) => lease.tenant),
-    kinds: leases.map((lease) => lease.kind),
+    kinds: leases.map((lease) => lease.block.kind),
     resources: leases.map((lease) => lease.resource),
     epochs: leases.map((lease) => lease.epoch),
   });
@@ -113,28 +153,16 @@ async function round(): Promise<number> {
     if (lease === undefined) continue;
     // Some leases have a limit of their own: what the server gave can be less than what was asked for.
     const leftMs = Math.min(settings.leaseMs, Number(left_us) / 1_000);
-    if (cancelled && !toldOf.has(lease.key)) {
-      toldOf.add(lease.key);
-      say({ type: "cancelled", key: lease.key });
+    const name = `${lease.block.id} ${lease.place}`;
+    if (cancelled && !toldOf.has(name)) {
+      toldOf.add(name);
+      say({ type: "cancelled", block: lease.block.id, place: lease.place });
     }
-    if (state === "renewed") setShared(lease.heldUntil, sentAt + leftMs);
+    if (state === "renewed") setHeld(lease.block.heldUntil, lease.place, sentAt + leftMs);
     else if (state === "busy") busy = true;
     else giveUp(lease);
   }
   return busy ? retryMs : settings.renewMs;
-}
-
-function giveUpExpired(): void {
-  const now = monotonicMs();
-  for (const lease of held.values()) {
-    if (getShared(lease.heldUntil) <= now) giveUp(lease);
-  }
-}
-
-function giveUp(lease: Held): void {
-  setShared(lease.heldUntil, 0);
-  held.delete(lease.key);
-  say({ type: "lost", key: lease.key });
 }
 
 while (!closing.signal.aborted) {

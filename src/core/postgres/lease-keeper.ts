@@ -5,15 +5,9 @@ import { HoldfastError } from "../errors.ts";
 import type { IncarnationId } from "../ids.ts";
 import type { HeldLease } from "../lease.ts";
 import { leaseTime, renewEveryMs, stallMaxMs } from "../lease.ts";
-import {
-  getShared,
-  monotonicMs,
-  type SharedInstant,
-  setShared,
-  sharedInstant,
-  sharedInstants,
-} from "../monotonic.ts";
+import { getShared, monotonicMs, type SharedInstant, setShared, sharedInstant } from "../monotonic.ts";
 import { type Microseconds, toMilliseconds } from "../time.ts";
+import { endHeld, type HeldInstants, heldInstants, heldUntil } from "./held-instants.ts";
 import type { ConnectionSettings } from "./pool.ts";
 
 /** What the keeper needs to know of a lease: it times by the monotonic clock alone. */
@@ -25,6 +19,15 @@ export type TimedLease = Omit<HeldLease, "expiresAt">;
  */
 export type KeptLease = HeldLease & { readonly signal: AbortSignal };
 
+/** One of many that were taken together. */
+export interface KeptOne {
+  readonly lost: boolean;
+  /** Made when it is first asked for. */
+  readonly signal: AbortSignal;
+  /** No longer renewed, without aborting the signal. */
+  drop(): void;
+}
+
 /**
  * Renews the leases of a process from a thread of its own, and shows in the same round that the process is
  * alive. A blocked event loop loses nothing; one that stands still for longer than `stallMs` loses everything,
@@ -34,11 +37,8 @@ export interface LeaseKeeper {
   hold(lease: HeldLease): KeptLease;
   /** No longer renewed, without aborting its signal: it was returned, or its resource is finished. */
   drop(lease: TimedLease): void;
-  /** Both for many at once, in one message to the thread: for those who take thousands a second. */
-  swap<L extends TimedLease>(
-    drop: readonly TimedLease[],
-    hold: readonly L[],
-  ): (L & { readonly signal: AbortSignal })[];
+  /** Many of one kind, in one message to the thread and none when they are dropped: for thousands a second. */
+  holdAll(leases: readonly TimedLease[]): readonly KeptOne[];
   /** When the last successful round began, on the monotonic clock; null before the first. For readiness. */
   readonly lastRenewedAt: number | null;
   /** How many leases of each kind it renews now. */
@@ -60,27 +60,29 @@ export interface KeeperSettings {
   readonly renewedAt: SharedInstant;
 }
 
-/** `heldUntil` is shared, so that the main thread knows what the thread knows, however late it looks. */
-export interface Held extends Pick<HeldLease, "tenant" | "kind" | "resource" | "epoch" | "heldUntilMs"> {
-  readonly key: string;
-  readonly heldUntil: SharedInstant;
+/**
+ * Leases of one kind that were taken together, as they cross to the thread: texts joined by commas, which neither a
+ * tenant nor an id has. The instants are shared, so that the main thread knows what the thread knows, however late it
+ * looks, and the thread which are over.
+ */
+export interface HeldBlock {
+  readonly id: number;
+  readonly kind: string;
+  readonly tenants: string;
+  readonly resources: string;
+  readonly epochs: BigInt64Array;
+  readonly heldUntil: HeldInstants;
+  /** Of the first of them to expire. */
+  readonly untilMs: number;
 }
 
-export type ToThread =
-  | { readonly type: "swap"; readonly drop: readonly string[]; readonly hold: readonly Held[] }
-  | { readonly type: "close" };
+export type ToThread = { readonly type: "hold"; readonly block: HeldBlock } | { readonly type: "close" };
 
 export type FromThread =
-  | { readonly type: "lost"; readonly key: string }
+  | { readonly type: "lost"; readonly block: number; readonly place: number }
   /** Its end was asked for. It is still held, and renewed until it is dropped. */
-  | { readonly type: "cancelled"; readonly key: string }
+  | { readonly type: "cancelled"; readonly block: number; readonly place: number }
   | { readonly type: "error"; readonly message: string };
-
-interface Kept {
-  readonly lease: TimedLease;
-  readonly heldUntil: SharedInstant;
-  readonly controller: AbortController;
-}
 
 const closeMaxMs = 5_000;
 /** Node's timers can't wait longer; the check that fires then sets the next one. */
@@ -109,7 +111,10 @@ export function startLeaseKeeper(options: {
     tickedAt: sharedInstant(monotonicMs()),
     renewedAt: sharedInstant(0),
   };
-  const kept = new Map<string, Kept>();
+  const blocks = new Map<number, { readonly held: HeldBlock; readonly kept: readonly Kept[] }>();
+  /** Those that were taken one at a time, by their names: they are dropped by these. */
+  const alone = new Map<string, Kept>();
+  let blockId = 0;
   let closing = false;
   let timer: NodeJS.Timeout | undefined;
   let checksAt = Number.POSITIVE_INFINITY;
@@ -128,8 +133,11 @@ export function startLeaseKeeper(options: {
     });
     thread.on("message", (message: FromThread) => {
       if (message.type === "error") options.onError(new Error(`the lease keeper: ${message.message}`));
-      else if (message.type === "cancelled") cancel(message.key);
-      else lose(message.key);
+      else {
+        const one = blocks.get(message.block)?.kept[message.place];
+        if (message.type === "lost") one?.lose();
+        else one?.cancel();
+      }
     });
     thread.on("error", (error: unknown) => {
       options.onError(error instanceof Error ? error : new Error(String(error)));
@@ -145,56 +153,39 @@ export function startLeaseKeeper(options: {
       await delay(restartPauseMs, undefined, { ref: false });
       if (closing) return;
       ({ worker, exited } = spawn());
-      post({ type: "swap", drop: [], hold: [...kept].map(([key, entry]) => heldOf(key, entry)) });
+      for (const { held } of blocks.values()) post({ type: "hold", block: held });
     }
   }
 
-  function heldOf(key: string, { lease, heldUntil }: Kept): Held {
-    const { tenant, kind, resource, epoch, heldUntilMs } = lease;
-    return { key, tenant, kind, resource, epoch, heldUntilMs, heldUntil };
+  function holdAll(leases: readonly TimedLease[]): readonly Kept[] {
+    const [first] = leases;
+    if (first === undefined) return [];
+    const instants = heldInstants(leases.map((lease) => lease.heldUntilMs));
+    const held: HeldBlock = {
+      id: (blockId += 1),
+      kind: first.kind,
+      tenants: leases.map((lease) => lease.tenant).join(","),
+      resources: leases.map((lease) => lease.resource).join(","),
+      epochs: BigInt64Array.from(leases, (lease) => lease.epoch),
+      heldUntil: instants,
+      untilMs: leases.reduce((least, lease) => Math.min(least, lease.heldUntilMs), Number.POSITIVE_INFINITY),
+    };
+    const all = { heldUntil: instants, ended: () => void blocks.delete(held.id), lost };
+    const kept = leases.map((lease, place) => new Kept(lease, all, place));
+    blocks.set(held.id, { held, kept });
+    checkAt(held.untilMs);
+    if (!closing) post({ type: "hold", block: held });
+    return kept;
   }
 
-  function swap<L extends TimedLease>(
-    drop: readonly TimedLease[],
-    hold: readonly L[],
-  ): (L & { readonly signal: AbortSignal })[] {
-    const gone = drop.map(keyOf).filter((key) => kept.delete(key));
-    const cells = sharedInstants(hold.map((lease) => lease.heldUntilMs));
-    const entries = hold.map((lease, place) => {
-      const heldUntil = cells[place] ?? sharedInstant(lease.heldUntilMs);
-      const entry = { lease, heldUntil, controller: new AbortController() };
-      const key = keyOf(lease);
-      kept.set(key, entry);
-      checkAt(lease.heldUntilMs);
-      return { key, entry, lease };
-    });
-    const held = closing ? [] : entries.map(({ key, entry }) => heldOf(key, entry));
-    if (gone.length + held.length > 0) post({ type: "swap", drop: gone, hold: held });
-    return entries.map(({ entry, lease }) => ({ ...lease, signal: entry.controller.signal }));
+  function lost(lease: TimedLease): void {
+    alone.delete(keyOf(lease));
+    options.onLost?.(lease);
   }
 
   function post(message: ToThread): void {
     // oxlint-disable-next-line unicorn/require-post-message-target-origin -- a worker has no origin
     worker.postMessage(message);
-  }
-
-  function lose(key: string): void {
-    const entry = kept.get(key);
-    if (entry === undefined) return;
-    kept.delete(key);
-    post({ type: "swap", drop: [key], hold: [] });
-    const { kind, resource } = entry.lease;
-    entry.controller.abort(new HoldfastError("fenced", `the lease on ${kind} ${resource} was lost`));
-    options.onLost?.(entry.lease);
-  }
-
-  function cancel(key: string): void {
-    const entry = kept.get(key);
-    if (entry === undefined) return;
-    const { kind, resource } = entry.lease;
-    entry.controller.abort(
-      new HoldfastError("cancel_requested", `the end of ${kind} ${resource} was asked for`),
-    );
   }
 
   /** Loses what was not renewed in time, and sets the timer for the next that might not be. */
@@ -203,10 +194,13 @@ export function startLeaseKeeper(options: {
     checksAt = Number.POSITIVE_INFINITY;
     const now = monotonicMs();
     let next = Number.POSITIVE_INFINITY;
-    for (const [key, { heldUntil }] of kept) {
-      const until = getShared(heldUntil);
-      if (until <= now) lose(key);
-      else next = Math.min(next, until);
+    for (const { kept } of blocks.values()) {
+      for (const one of kept) {
+        if (one.over) continue;
+        const until = one.heldUntilMs;
+        if (until <= now) one.lose();
+        else next = Math.min(next, until);
+      }
     }
     if (next !== Number.POSITIVE_INFINITY) checkAt(next);
   }
@@ -221,14 +215,19 @@ export function startLeaseKeeper(options: {
   }
 
   return {
-    swap,
+    holdAll,
     hold(lease) {
-      const [one] = swap([], [lease]);
+      const [one] = holdAll([lease]);
       if (one === undefined) throw new Error("one lease gives one");
-      return one;
+      const key = keyOf(lease);
+      alone.get(key)?.drop();
+      alone.set(key, one);
+      return { ...lease, signal: one.signal };
     },
     drop(lease) {
-      swap([lease], []);
+      const key = keyOf(lease);
+      alone.get(key)?.drop();
+      alone.delete(key);
     },
     get lastRenewedAt() {
       const at = getShared(workerData.renewedAt);
@@ -236,7 +235,10 @@ export function startLeaseKeeper(options: {
     },
     held() {
       const counts = new Map<string, number>();
-      for (const { lease } of kept.values()) counts.set(lease.kind, (counts.get(lease.kind) ?? 0) + 1);
+      for (const { held, kept } of blocks.values()) {
+        const living = kept.reduce((count, { over }) => count + (over ? 0 : 1), 0);
+        counts.set(held.kind, (counts.get(held.kind) ?? 0) + living);
+      }
       return counts;
     },
     async close() {
@@ -249,6 +251,68 @@ export function startLeaseKeeper(options: {
       clearTimeout(overdue);
     },
   };
+}
+
+interface OfBlock {
+  readonly heldUntil: HeldInstants;
+  /** The last one of the block is over. */
+  readonly ended: () => void;
+  readonly lost: (lease: TimedLease) => void;
+}
+
+/** What the main thread has of one lease. It is over when it was dropped or lost. */
+class Kept implements KeptOne {
+  readonly #lease: TimedLease;
+  readonly #all: OfBlock;
+  readonly #place: number;
+  #controller: AbortController | undefined;
+  #cancelled = false;
+  over = false;
+  lost = false;
+
+  constructor(lease: TimedLease, all: OfBlock, place: number) {
+    this.#lease = lease;
+    this.#all = all;
+    this.#place = place;
+  }
+
+  get heldUntilMs(): number {
+    return heldUntil(this.#all.heldUntil, this.#place);
+  }
+
+  get signal(): AbortSignal {
+    this.#controller ??= new AbortController();
+    if (this.lost || this.#cancelled) this.#controller.abort(this.#reason());
+    return this.#controller.signal;
+  }
+
+  drop(): void {
+    if (this.over) return;
+    this.over = true;
+    if (endHeld(this.#all.heldUntil, this.#place)) this.#all.ended();
+  }
+
+  lose(): void {
+    if (this.over) return;
+    this.lost = true;
+    this.drop();
+    this.#controller?.abort(this.#reason());
+    this.#all.lost(this.#lease);
+  }
+
+  cancel(): void {
+    if (this.over) return;
+    this.#cancelled = true;
+    this.#controller?.abort(this.#reason());
+  }
+
+  /** Whichever came first is the reason that the signal gives. */
+  #reason(): HoldfastError {
+    const { kind, resource } = this.#lease;
+    if (this.#cancelled)
+      return new HoldfastError("cancel_requested", `the end of ${kind} ${resource} was asked for`);
+    return new HoldfastError("fenced", `the lease on ${kind} ${resource} was lost`);
+  }
 }
 
 function keyOf({ tenant, kind, resource, epoch }: TimedLease): string {
