@@ -76,7 +76,7 @@ export async function startTestServer({
   }
 }
 
-/** For a database that the test owns: replaces its clocks. */
+/** For a database that the test owns: replaces its clocks. Again begins anew, from the instant that is given. */
 export async function controlClock(
   query: Query,
   start: Instant = instant(1_800_000_000_000_000n),
@@ -84,8 +84,9 @@ export async function controlClock(
   let at = start;
   const text = () => formatInstant(at);
   await query(`
-    create schema controlled;
-    create table controlled.clock (at timestamptz not null);
+    create schema if not exists controlled;
+    create table if not exists controlled.clock (at timestamptz not null);
+    delete from controlled.clock;
     insert into controlled.clock values ('${text()}');
     grant usage on schema controlled to public;
     grant select on controlled.clock to public;
