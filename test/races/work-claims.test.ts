@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { Client } from "pg";
 import { brandId, type IncarnationId, uuidv7 } from "../../src/core/ids.ts";
 import { defaultPoolLimits, openPools } from "../../src/core/postgres/pool.ts";
 import { seconds } from "../../src/core/time.ts";
@@ -150,6 +151,49 @@ test("W5: no query of the hot path walks a table, with waiting, later and finish
     "select n_tup_hot_upd::float8 / n_tup_upd as share from pg_stat_user_tables where relname = 'leases_work'",
   );
   assert.ok((hot?.share ?? 0) > 0.5, `most claims and permits write no index: ${hot?.share}`);
+});
+
+test("W5: only a claim's commit is not waited for: a permit's is, and so is a recovery's", async (t) => {
+  const { work, database } = await workStand(t);
+  const number = await registerVersion(work.db, noop);
+  await submit(work, noop, 0);
+  const holder = brandId<IncarnationId>(uuidv7());
+  /** What `synchronous_commit` is at the end of the call's transaction, and after it. */
+  const during = async (role: string, call: string, values: unknown[]) => {
+    const client = new Client({ ...database.app, options: `-c role=holdfast_${role}` });
+    await client.connect();
+    const shown = async () => {
+      const { rows } = await client.query<{ synchronous_commit: string }>("show synchronous_commit");
+      return rows[0]?.synchronous_commit;
+    };
+    try {
+      await client.query("begin");
+      const { rows } = await client.query<{ work_id: string; epoch: string }>(call, values);
+      const inside = await shown();
+      await client.query("commit");
+      return { row: rows[0], waits: [inside, await shown()] };
+    } finally {
+      await client.end();
+    }
+  };
+  const claim = await during("dispatcher", "select * from holdfast.claim_work(1, $1, $2, 10, 30000000)", [
+    holder,
+    [`${number}.default`],
+  ]);
+  assert.deepEqual(claim.waits, ["off", "on"]);
+  const item = { work: claim.row?.work_id, epoch: claim.row?.epoch };
+  const turn = await during(
+    "worker",
+    `select * from holdfast.turn_work(1, $1, '{acme}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{acme}', array[$2::uuid], array[$3::bigint])`,
+    [holder, item.work, item.epoch],
+  );
+  assert.deepEqual(turn.waits, ["on", "on"]);
+  const recovery = await during(
+    "worker",
+    "select * from holdfast.recover_work(1, '{acme}', array[$1::uuid])",
+    [item.work],
+  );
+  assert.deepEqual(recovery.waits, ["on", "on"]);
 });
 
 test("W5: a connection that is lost during a turn loses nothing: what was settled is settled once", async (t) => {
