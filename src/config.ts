@@ -1,5 +1,6 @@
 import { readFileSync, statSync } from "node:fs";
 import { configKeys, type KeyReaders, type KeyTable } from "./config/keys.ts";
+import type { ConnectionSettings } from "./core/postgres/pool.ts";
 import { closeName } from "./wire/close-name.ts";
 import { HoldfastError } from "./wire/holdfast-error.ts";
 
@@ -55,6 +56,13 @@ export function required<Key extends Optional>(from: Config, key: Key): NonNulla
     throw new HoldfastError("invalid_configuration", `${configKeys[key].name} is not set`);
   }
   return value;
+}
+
+/** The database, with the connection past its pooler where there is one. */
+export function databaseOf(from: Config): ConnectionSettings {
+  const database = required(from, "database");
+  if (database.pooler === undefined) return database;
+  return { ...database, direct: required(from, "databaseDirect") };
 }
 
 /** An empty variable counts as not set, because a shell can hardly tell the two apart. */

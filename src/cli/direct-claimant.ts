@@ -1,6 +1,6 @@
 import { hostname } from "node:os";
 import { Command, Option } from "commander";
-import { required } from "../config.ts";
+import { databaseOf, required } from "../config.ts";
 import { isHoldfastError } from "../core/errors.ts";
 import { isTenantId, type TenantId } from "../core/ids.ts";
 import { startDirectClaimant } from "../executions/direct-claimant.ts";
@@ -53,7 +53,7 @@ async function runClaimant(context: CommandContext, flags: DirectClaimantFlags):
   const log = openLog(config.logLevel);
   try {
     const foundation = await openFoundation({
-      settings: required(config, "database"),
+      settings: databaseOf(config),
       process: "direct-claimant",
       release: context.version,
       installation,

@@ -1,4 +1,5 @@
 import { postgresUrl } from "../config/postgres-url.ts";
+import { databaseOf } from "../config.ts";
 import { brandId, isTenantId, type TenantId } from "../core/ids.ts";
 import { type ConnectionSettings, openPools } from "../core/postgres/pool.ts";
 import { examine } from "../main/doctor.ts";
@@ -39,9 +40,14 @@ async function reportOf(context: CommandContext, flags: DoctorFlags): Promise<Do
   }
 }
 
+/** Of the environment, unless a server is named. */
+function namedDatabase(config: CommandContext["config"], flags: DoctorFlags): ConnectionSettings | null {
+  return flags.url === undefined && config.database !== null ? databaseOf(config) : null;
+}
+
 /** Null: ask the server. A server that is named comes before a database that only the environment names. */
 function settingsOf({ config }: CommandContext, flags: DoctorFlags): ConnectionSettings | null {
-  if (flags.databaseUrl === undefined) return flags.url === undefined ? config.database : null;
+  if (flags.databaseUrl === undefined) return namedDatabase(config, flags);
   try {
     return postgresUrl(flags.databaseUrl);
   } catch (error) {

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { Command } from "commander";
 import { postgresUrl } from "../config/postgres-url.ts";
-import { required } from "../config.ts";
+import { databaseOf } from "../config.ts";
 import { countLeft, type Drain, endDrain, listDrains, startDrain } from "../core/drain.store.ts";
 import { countMax, type DrainKind, drainKinds, isDrainKind, leftOf } from "../core/drain.ts";
 import type { Database } from "../core/postgres/transition.ts";
@@ -81,8 +81,7 @@ function onStore(
   body: (db: Database) => Promise<void>,
 ): Promise<void> {
   if (flags.output !== "text" && flags.output !== "json") throw new UsageError("-o is text or json");
-  const settings =
-    flags.databaseUrl === undefined ? required(config, "database") : postgresUrl(flags.databaseUrl);
+  const settings = flags.databaseUrl === undefined ? databaseOf(config) : postgresUrl(flags.databaseUrl);
   return withOperator(settings, "holdfast/drain", body);
 }
 

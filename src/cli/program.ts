@@ -1,4 +1,5 @@
 import { Argument, Command, Option } from "commander";
+import { databaseOf } from "../config.ts";
 import { completerName, completionScript, completions, type Shell, shells } from "./complete.ts";
 import type { CommandContext, ServerFlags } from "./context.ts";
 import { deliveryCommands } from "./delivery-commands.ts";
@@ -262,7 +263,7 @@ function operatorCommands(program: Command, context: CommandContext): void {
     .action(async (flags) => (await import("./doctor.ts")).doctor(context, at(program, flags)));
   lazyCommand(program, "schema", "see and change the database's schema", async () =>
     (await import("./schema.ts")).schemaCommand({
-      databaseUrl: config.database?.url,
+      database: config.database === null ? undefined : databaseOf(config),
       installation: config.installation ?? undefined,
       write: (text) => void terminal.out(text),
     }),

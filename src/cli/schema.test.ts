@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { emptyDatabase, testDatabase, withClient } from "../../test/support/database.ts";
-import { urlOf } from "../../test/support/database-url.ts";
 import { isHoldfastError } from "../core/errors.ts";
 import { applySchema } from "../core/schema/migrate.ts";
 import { readMigrations, releaseMigrations } from "../core/schema/migrations.ts";
@@ -13,7 +12,7 @@ import { schemaCommand } from "./schema.ts";
 async function run(connection: PostgresConnection | undefined, ...words: string[]): Promise<string> {
   let printed = "";
   const command = schemaCommand({
-    databaseUrl: connection === undefined ? undefined : urlOf(connection),
+    database: connection,
     installation: "test-store",
     write: (text) => {
       printed += text;

@@ -3,6 +3,7 @@ import { postgresUrl } from "../config/postgres-url.ts";
 import { rotateDeployment } from "../core/deployment.store.ts";
 import { HoldfastError } from "../core/errors.ts";
 import { connectDirect } from "../core/postgres/direct.ts";
+import type { ConnectionSettings } from "../core/postgres/pool.ts";
 import { type MigrationEffect, readCatalogue } from "../core/schema/catalogue.ts";
 import { applySchema } from "../core/schema/migrate.ts";
 import {
@@ -26,7 +27,7 @@ import { lines, planText, statusText, statusView, verificationText } from "./sch
 /** What the commands take from their surroundings. */
 export interface SchemaCommandContext {
   /** Where `--database-url` isn't given. */
-  readonly databaseUrl: string | undefined;
+  readonly database: ConnectionSettings | undefined;
   /** The id that a new store gets; an existing one keeps its own. */
   readonly installation: string | undefined;
   readonly write: (text: string) => void;
@@ -173,10 +174,8 @@ export function schemaCommand(context: SchemaCommandContext): Command {
           reason: flags.reason,
           cutOff: flags.cutOff,
         };
-        const { epoch, settled } = await withOperator(
-          postgresUrl(urlOf(context, flags)),
-          "holdfast/schema",
-          (db) => rotateDeployment(db, rotation),
+        const { epoch, settled } = await withOperator(settingsOf(context, flags), "holdfast/schema", (db) =>
+          rotateDeployment(db, rotation),
         );
         const text = [`deployment epoch ${String(epoch)}`];
         if (!settled) text.push("a transaction that began before is still open: look again");
@@ -220,9 +219,9 @@ function outputFormat(text: string): Flags["output"] {
   throw new HoldfastError("invalid_configuration", "-o is text or json");
 }
 
-function urlOf(context: SchemaCommandContext, flags: Flags): string {
-  const url = flags.databaseUrl ?? context.databaseUrl;
-  if (url !== undefined) return url;
+function settingsOf(context: SchemaCommandContext, flags: Flags): ConnectionSettings {
+  if (flags.databaseUrl !== undefined) return postgresUrl(flags.databaseUrl);
+  if (context.database !== undefined) return context.database;
   throw new HoldfastError("invalid_configuration", "give --database-url or set HOLDFAST_DATABASE_URL");
 }
 
@@ -231,7 +230,7 @@ async function withSession<T>(
   flags: Flags,
   body: (session: SchemaSession) => Promise<T>,
 ): Promise<T> {
-  const client = await connectDirect(postgresUrl(urlOf(context, flags)).url, "holdfast schema");
+  const client = await connectDirect(settingsOf(context, flags), "holdfast schema");
   try {
     return await body(client);
   } finally {

@@ -1,5 +1,5 @@
 import { Command } from "commander";
-import { required } from "../config.ts";
+import { databaseOf, required } from "../config.ts";
 import { openEgress } from "../core/egress/egress.ts";
 import { toMilliseconds } from "../core/time.ts";
 import { signingKeysIn } from "../deliveries/signing-keys.ts";
@@ -129,7 +129,7 @@ async function serve(
   const interrupt = onInterrupt();
   const log = openLog(config.logLevel);
   const foundation = await openFoundation({
-    settings: required(config, "database"),
+    settings: databaseOf(config),
     process: role.name,
     release: context.version,
     installation: required(config, "installation"),

@@ -1,6 +1,6 @@
 import { Command, InvalidArgumentError, Option } from "commander";
 import { duration } from "../config/readers.ts";
-import { required } from "../config.ts";
+import { databaseOf } from "../config.ts";
 import { isHoldfastError } from "../core/errors.ts";
 import { brandId, isTenantId, isUuid, type TenantId } from "../core/ids.ts";
 import type { Database } from "../core/postgres/transition.ts";
@@ -51,7 +51,7 @@ Examples:
 Scopes: ${scopes.join(", ")}. One with a resource's id behind it, such as jobs:read:ID, is good for that one alone.`,
     )
     .action((flags: TokenFlags) =>
-      withOperator(required(context.config, "database"), "holdfast/token", async (db) => {
+      withOperator(databaseOf(context.config), "holdfast/token", async (db) => {
         const tenant = await ensureTenant(db, flags.tenant);
         const named = { tenant, name: flags.principal };
         const principal = (await findPrincipal(db, named)) ?? (await createPrincipal(db, named));
@@ -75,7 +75,7 @@ Scopes: ${scopes.join(", ")}. One with a resource's id behind it, such as jobs:r
     .addOption(outputFlag("text", "json", "yaml"))
     .addHelpText("after", "\nExamples:\n  $ holdfast token list --tenant acme")
     .action((flags: Pick<TokenFlags, "tenant"> & { readonly output: OutputFormat }) =>
-      withOperator(required(context.config, "database"), "holdfast/token", async (db) => {
+      withOperator(databaseOf(context.config), "holdfast/token", async (db) => {
         const tokens = (await listTokens(db, tenantOf(flags.tenant))).map(tokenView);
         if (flags.output === "json" || flags.output === "yaml") {
           return printValue(context, flags.output, { items: tokens });
@@ -94,7 +94,7 @@ Scopes: ${scopes.join(", ")}. One with a resource's id behind it, such as jobs:r
       "\nExamples:\n  $ holdfast token rotate 01976b2c-0000-7000-8000-000000000000 --tenant acme --overlap 1h",
     )
     .action((id: string, flags: Pick<TokenFlags, "tenant"> & { readonly overlap: string }) =>
-      withOperator(required(context.config, "database"), "holdfast/token", async (db) => {
+      withOperator(databaseOf(context.config), "holdfast/token", async (db) => {
         const made = await rotateToken(db, {
           tenant: tenantOf(flags.tenant),
           token: tokenIdOf(id),
@@ -115,7 +115,7 @@ Scopes: ${scopes.join(", ")}. One with a resource's id behind it, such as jobs:r
       "\nExamples:\n  $ holdfast token revoke 01976b2c-0000-7000-8000-000000000000 --tenant acme",
     )
     .action((id: string, flags: Pick<TokenFlags, "tenant">) =>
-      withOperator(required(context.config, "database"), "holdfast/token", async (db) => {
+      withOperator(databaseOf(context.config), "holdfast/token", async (db) => {
         await revokeToken(db, { tenant: tenantOf(flags.tenant), token: tokenIdOf(id) });
         await context.terminal.out(`${id} is revoked\n`);
       }),

@@ -19,6 +19,7 @@ export type KeyReaders = typeof configKeys;
 export const configKeys = {
   // Store
   database: { name: "HOLDFAST_DATABASE_URL", secret: true, read: read.postgresUrl },
+  databaseDirect: { name: "HOLDFAST_DATABASE_DIRECT_URL", secret: true, read: read.postgresUrl },
   installation: { name: "HOLDFAST_INSTALLATION", read: read.installation },
 
   // Listeners

@@ -1,4 +1,5 @@
 import { readFileSync } from "node:fs";
+import { resolve } from "node:path";
 import type { ConnectionSettings } from "../core/postgres/pool.ts";
 
 /** Where the database is: `url` for the driver's own parser, the rest for the pools. Both say the same. */
@@ -7,7 +8,8 @@ export interface DatabaseAddress extends ConnectionSettings {
 }
 
 /**
- * `postgres://user:password@host:port/database?sslmode=…&host=/socket/directory&sslrootcert=FILE`. Nothing of
+ * `postgres://user:password@host:port/database?sslmode=…&host=/socket/directory&sslrootcert=FILE&password_file=FILE`,
+ * and `pooler=transaction` where a pooler in transaction mode answers. Nothing of
  * it is repeated in an error, since any part may be the password that was not escaped.
  */
 export function postgresUrl(text: string): DatabaseAddress {
@@ -26,6 +28,12 @@ export function postgresUrl(text: string): DatabaseAddress {
   }
   const mode = url.searchParams.get("sslmode") ?? (isLocal(host) ? "disable" : "verify-full");
   const tls = tlsOf(mode, url.searchParams.get("sslrootcert"));
+  const passwordFile = url.searchParams.get("password_file");
+  if (passwordFile !== null && url.password !== "") {
+    throw new Error("has a password and a password_file; keep one of them");
+  }
+  const pooler = url.searchParams.get("pooler");
+  if (pooler !== null && pooler !== "transaction") throw new Error("takes pooler=transaction");
   // The driver calls "encrypt, but verify nothing" no-verify.
   url.searchParams.set("sslmode", mode === "require" ? "no-verify" : mode);
   return {
@@ -35,11 +43,13 @@ export function postgresUrl(text: string): DatabaseAddress {
     database,
     user,
     password: decoded(url.password),
+    ...(passwordFile === null ? {} : { passwordFile: resolve(passwordFile) }),
     ...(tls === undefined ? {} : { tls }),
+    ...(pooler === null ? {} : { pooler: "transaction" as const }),
   };
 }
 
-const parameters = ["host", "sslmode", "sslrootcert"];
+const parameters = ["host", "sslmode", "sslrootcert", "password_file", "pooler"];
 
 function tlsOf(mode: string, rootFile: string | null): ConnectionSettings["tls"] | undefined {
   switch (mode) {

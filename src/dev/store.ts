@@ -9,9 +9,6 @@ import type { PostgresConnection } from "./postgres/server.ts";
 const database = "holdfast";
 const login = "holdfast_dev";
 
-const urlOf = ({ host, port, user, password }: PostgresConnection, name: string): string =>
-  `postgresql://${encodeURIComponent(user)}:${encodeURIComponent(password)}@/${name}?host=${encodeURIComponent(host)}&port=${port}`;
-
 /**
  * Bring the embedded server to the present schema, as the owner and as a step of its own, which the caller
  * announces (M1): database, roles, migrations, and a login for this process. The login's password is new each
@@ -22,7 +19,7 @@ export async function prepareStore(
   installation: string,
   announce: (line: string) => void,
 ): Promise<ConnectionSettings> {
-  const admin = await connectDirect(urlOf(server, "postgres"), "holdfast/dev");
+  const admin = await connectDirect({ ...server, database: "postgres" }, "holdfast/dev");
   try {
     const found = await admin.query("select from pg_database where datname = $1", [database]);
     if (found.rowCount === 0) await admin.query(`create database ${database} template template0`);
@@ -30,7 +27,7 @@ export async function prepareStore(
     await admin.end();
   }
   const password = randomBytes(24).toString("base64url");
-  const session = await connectDirect(urlOf(server, database), "holdfast/dev");
+  const session = await connectDirect({ ...server, database }, "holdfast/dev");
   try {
     const directory = await releaseMigrations();
     const migrations = await readMigrations(directory);

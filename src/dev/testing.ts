@@ -49,14 +49,10 @@ export async function startTestServer({
   });
   try {
     const database = await prepareStore(postgres.connection, "testing", log);
-    const { host, port, user, password } = postgres.connection;
-    const url = new URL("postgresql://x");
-    url.username = encodeURIComponent(user);
-    url.password = encodeURIComponent(password);
-    url.pathname = database.database;
-    url.searchParams.set("host", host);
-    url.searchParams.set("port", String(port));
-    const session = await connectDirect(url.toString(), "holdfast/testing");
+    const session = await connectDirect(
+      { ...postgres.connection, database: database.database },
+      "holdfast/testing",
+    );
     const query = async <Row>(text: string, values: unknown[] = []) =>
       (await session.query(text, values)).rows as Row[];
     for (const tenant of tenants)

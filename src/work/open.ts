@@ -1,3 +1,4 @@
+import { postgresUrl } from "../config/postgres-url.ts";
 import { HoldfastError } from "../core/errors.ts";
 import { brandId, isTenantId, type TenantId } from "../core/ids.ts";
 import { openDoorbell } from "../core/postgres/doorbell.ts";
@@ -23,7 +24,10 @@ import {
 import { registerVersion } from "./version.store.ts";
 
 export interface OpenWorkOptions {
-  /** `postgresql://USER:PASSWORD@HOST:PORT/DATABASE`, or its parts. The login is a member of the roles that it plays. */
+  /**
+   * `postgresql://USER:PASSWORD@HOST:PORT/DATABASE`, or its parts. The login is a member of the roles that it plays. As
+   * HOLDFAST_DATABASE_URL has it: elsewhere than on this machine the server's certificate is verified.
+   */
   readonly database: string | ConnectionSettings;
   readonly tenant?: string;
   /** Of the process, for people who look at the store. */
@@ -35,7 +39,7 @@ export interface OpenWorkOptions {
 
 /** Connect, and check that this release and the store's schema fit each other before a row is touched (M2). */
 export async function openWork(options: OpenWorkOptions): Promise<Work> {
-  const settings = typeof options.database === "string" ? settingsOf(options.database) : options.database;
+  const settings = typeof options.database === "string" ? postgresUrl(options.database) : options.database;
   const name = options.name ?? "work";
   const onError = options.onError ?? report;
   const tenant = options.tenant === undefined ? null : checkedTenant(options.tenant);
@@ -180,18 +184,6 @@ export function checkedTenant(text: string): TenantId {
   if (!isTenantId(text))
     throw new HoldfastError("invalid_request", "a tenant is named by 1 to 63 of a-z, 0-9 and inner hyphens");
   return brandId<TenantId>(text);
-}
-
-function settingsOf(text: string): ConnectionSettings {
-  const url = new URL(text);
-  const folder = url.searchParams.get("host");
-  return {
-    host: folder ?? url.hostname,
-    port: url.port === "" ? 5432 : Number(url.port),
-    database: decodeURIComponent(url.pathname.slice(1)),
-    user: decodeURIComponent(url.username),
-    password: decodeURIComponent(url.password),
-  };
 }
 
 function report(error: unknown, what: string): void {

@@ -2,9 +2,10 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { createConnection, createServer, type Server, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { Transform } from "node:stream";
 import type { ConnectionSettings } from "../../src/core/postgres/pool.ts";
 
-/** Stands between a process and PostgreSQL: counts what is asked, and lets connections hang half open. */
+/** Stands between a process and PostgreSQL: counts what is asked, delays, breaks, and lets connections hang half open. */
 export interface Proxy {
   readonly settings: ConnectionSettings;
   /** Queries so far: simple ones and executions of the extended protocol. */
@@ -13,6 +14,10 @@ export interface Proxy {
   readonly freeze: () => void;
   /** What the server says next on any connection that is open now is lost, and the connection with it. */
   readonly swallow: () => void;
+  /** Breaks the connections that are open now, in the middle of whatever they say. */
+  readonly drop: () => void;
+  /** What the server says arrives so much later from now on. */
+  readonly delay: (milliseconds: number) => void;
   /** Whether new connections are refused from now on. */
   readonly refuse: (refused: boolean) => void;
 }
@@ -29,6 +34,7 @@ export async function openProxy(
   const open = new Set<{ readonly near: Socket; readonly far: Socket }>();
   let queries = 0;
   let refusing = false;
+  let delayMs = 0;
   const server: Server = createServer((near) => {
     if (refusing) return near.destroy();
     const far = createConnection(upstream);
@@ -39,7 +45,12 @@ export async function openProxy(
     });
     near.on("data", count);
     near.pipe(far);
-    far.pipe(near);
+    const late = new Transform({
+      transform(chunk, _encoding, done) {
+        setTimeout(() => done(null, chunk), delayMs);
+      },
+    });
+    far.pipe(late).pipe(near);
     for (const socket of [near, far]) {
       socket.on("error", () => undefined);
       socket.on("close", () => {
@@ -63,7 +74,7 @@ export async function openProxy(
     queries: () => queries,
     swallow() {
       for (const { near, far } of open) {
-        far.unpipe(near);
+        far.unpipe();
         far.once("data", () => {
           near.destroy();
           far.destroy();
@@ -71,13 +82,22 @@ export async function openProxy(
         far.resume();
       }
     },
+    drop() {
+      for (const { near, far } of open) {
+        near.destroy();
+        far.destroy();
+      }
+    },
+    delay(milliseconds) {
+      delayMs = milliseconds;
+    },
     refuse(refused) {
       refusing = refused;
     },
     freeze() {
       for (const { near, far } of open) {
         near.unpipe(far);
-        far.unpipe(near);
+        far.unpipe();
         near.pause();
         far.pause();
       }

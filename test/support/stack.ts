@@ -7,6 +7,7 @@ import { directoryBlobs } from "../../src/blobs/directory/directory-blobs.ts";
 import { type Client, createClient } from "../../src/client/client.ts";
 import type { BlobStore } from "../../src/core/blob.port.ts";
 import { brandId, type JobId, type TenantId } from "../../src/core/ids.ts";
+import type { ConnectionSettings } from "../../src/core/postgres/settings.ts";
 import { transition } from "../../src/core/postgres/transition.ts";
 import type { Runtime } from "../../src/core/runtime.port.ts";
 import { createPrincipal, createTenant, createToken } from "../../src/core/tenant.store.ts";
@@ -33,7 +34,7 @@ export interface Stack {
   readonly installation: string;
   readonly directory: string;
   readonly tenant: TenantId;
-  readonly foundation: (process: string, options?: { readonly leaseMs?: number }) => Promise<Foundation>;
+  readonly foundation: (process: string, options?: FoundationChoices) => Promise<Foundation>;
   readonly runtime: () => Runtime;
   /** What controllers and gateways store to and read from. */
   readonly blobs: BlobStore;
@@ -46,6 +47,12 @@ export interface Stack {
   readonly submit: (foundation: Foundation, job: JobSubmission, tenant?: TenantId) => Promise<JobId>;
   /** Rows as the superuser sees them, for looking at what the record says. */
   readonly rows: <Row>(text: string, values?: unknown[]) => Promise<Row[]>;
+}
+
+export interface FoundationChoices {
+  readonly leaseMs?: number;
+  /** Another way to the same database. */
+  readonly settings?: ConnectionSettings;
 }
 
 export interface ControllerChoices {
@@ -94,9 +101,12 @@ export async function testStack(
 
   const blobs = blobsAt(() => 0);
 
-  const foundation: Stack["foundation"] = async (process, { leaseMs = 30_000 } = {}) => {
+  const foundation: Stack["foundation"] = async (
+    process,
+    { leaseMs = 30_000, settings = database.app } = {},
+  ) => {
     const opened = await openFoundation({
-      settings: database.app,
+      settings,
       process,
       release: "test",
       installation,

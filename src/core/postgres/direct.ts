@@ -2,19 +2,19 @@ import { Client } from "pg";
 import { HoldfastError } from "../errors.ts";
 import { type Microseconds, seconds, toMilliseconds } from "../time.ts";
 import { typeParsers } from "./codecs.ts";
+import { addressOf, type ConnectionSettings, directOf } from "./pool.ts";
 
 /**
  * One connection as the login itself, without a role and without the limits of a process: for the schema's
- * commands, which take roles and locks of their own. `url` is `postgresql://…`; a socket's folder goes into
- * `?host=`. The caller ends it.
+ * commands, which take roles and locks of their own. Never through a pooler. The caller ends it.
  */
 export async function connectDirect(
-  url: string,
+  settings: ConnectionSettings,
   name: string,
   connectTimeout: Microseconds = seconds(10),
 ): Promise<Client> {
   const client = new Client({
-    connectionString: url,
+    ...addressOf(directOf(settings)),
     application_name: name,
     connectionTimeoutMillis: toMilliseconds(connectTimeout),
     types: typeParsers,
@@ -25,7 +25,6 @@ export async function connectDirect(
   try {
     await client.connect();
   } catch (error) {
-    // The URL holds a password: only the driver's own words are passed on.
     const reason = error instanceof Error ? error.message : String(error);
     throw new HoldfastError("unavailable", `the database cannot be reached: ${reason}`, { cause: error });
   }

@@ -1,3 +1,4 @@
+import { readFile } from "node:fs/promises";
 import { Client, type ClientConfig, Pool } from "pg";
 import { HoldfastError } from "../errors.ts";
 import { typeParsers } from "./codecs.ts";
@@ -46,22 +47,55 @@ function clientConfig(
     default_transaction_isolation: "read\\ committed",
   };
   return {
-    host: settings.host,
-    port: settings.port,
-    database: settings.database,
-    user: settings.user,
-    password: settings.password,
-    ...(settings.tls === undefined ? {} : { ssl: settings.tls }),
+    ...addressOf(settings),
+    ...(settings.pooler === undefined
+      ? {
+          options: Object.entries(options)
+            .map(([key, value]) => `-c ${key}=${value}`)
+            .join(" "),
+        }
+      : { user: `${settings.user}_${role}` }),
     application_name: name.slice(0, 63),
-    options: Object.entries(options)
-      .map(([key, value]) => `-c ${key}=${value}`)
-      .join(" "),
     connectionTimeoutMillis: limits.connectTimeoutMs,
     // A connection that is only half there never answers. The server's own limit comes first.
     query_timeout: limits.statementTimeoutMs + answerGraceMs,
     keepAlive: true,
     types: typeParsers,
   };
+}
+
+/** Where the driver connects, and as whom. */
+export function addressOf(settings: ConnectionSettings): ClientConfig {
+  const { host, port, database, user, password, passwordFile, tls } = settings;
+  const secret =
+    passwordFile === undefined ? password : async () => (await readFile(passwordFile, "utf8")).trimEnd();
+  return { host, port, database, user, password: secret, ...(tls === undefined ? {} : { ssl: tls }) };
+}
+
+/** The settings of a connection that keeps its session. Throws `invalid_configuration` when there is only a pooler. */
+export function directOf(settings: ConnectionSettings): ConnectionSettings {
+  if (settings.pooler === undefined) return settings;
+  if (settings.direct !== undefined) return directOf(settings.direct);
+  throw new HoldfastError(
+    "invalid_configuration",
+    "a pooler in transaction mode needs a direct connection beside it: HOLDFAST_DATABASE_DIRECT_URL",
+  );
+}
+
+/** Names no statement: the next transaction may run on a connection that was never told what the name means. */
+class NamelessClient extends Client {
+  constructor(config?: ClientConfig) {
+    super(config);
+    const query = this.query.bind(this) as (first: unknown, ...rest: unknown[]) => unknown;
+    const nameless = (first: unknown, ...rest: unknown[]) =>
+      query(isNamed(first) ? { ...first, name: undefined } : first, ...rest);
+    // The driver's overloads can't be told one by one; each is passed on as it came.
+    this.query = nameless as typeof this.query;
+  }
+}
+
+function isNamed(first: unknown): first is { readonly name: string } {
+  return typeof first === "object" && first !== null && Object.getPrototypeOf(first) === Object.prototype;
 }
 
 /** One connection outside the pools, for what must not wait for one: LISTEN, renewals. */
@@ -73,7 +107,7 @@ export async function connect(
   /** What listens from the beginning: a server that hangs up at once does so before `connect` resolves. */
   listen: (client: Client) => void = () => undefined,
 ): Promise<Client> {
-  const client = new Client(clientConfig(settings, role, limits, name));
+  const client = new Client(clientConfig(directOf(settings), role, limits, name));
   listen(client);
   await client.connect();
   return client;
@@ -105,6 +139,7 @@ export function openPools(options: {
       if (pool === undefined) {
         pool = new Pool({
           ...clientConfig(options.settings, role, limits, `${options.name}/${role}`),
+          ...(options.settings.pooler === undefined ? {} : { Client: NamelessClient }),
           max: limits.connectionsMax,
           idleTimeoutMillis: 60_000,
         });

@@ -5,7 +5,16 @@ export interface ConnectionSettings {
   readonly database: string;
   readonly user: string;
   readonly password: string;
+  /** Read at each new connection, in place of `password`, so that a rotated one needs no restart. */
+  readonly passwordFile?: string;
   readonly tls?: { readonly ca?: string; readonly rejectUnauthorized: boolean };
+  /**
+   * This address is a pooler that gives each transaction any of its connections. Such a connection can't be told its
+   * role when it begins, so each role has a login of its own, USER_ROLE, which the server gives role and limits.
+   */
+  readonly pooler?: "transaction";
+  /** Past the pooler: for what belongs to a session, which LISTEN does, renewals, and the schema's lock. */
+  readonly direct?: ConnectionSettings;
 }
 
 export interface PoolLimits {

@@ -70,8 +70,8 @@ const byConstraint: Readonly<Record<string, ErrorCode>> = {
 const retryable = new Set(["40001", "40P01"]);
 /** A drain lasts for minutes: whoever is refused needn't ask each second. */
 const drainRetrySeconds = 30;
-/** The server or the way to it went away; whether a commit happened is unknown. */
-const unavailable = /^(08...|57P0[1-5]|53...)$/;
+/** The server or the way to it went away, or it took longer than its limit; whether a commit happened is unknown. */
+const unavailable = /^(08...|57P0[1-5]|53...|57014|55P03|25P0[34])$/;
 
 /** Serialisation failure or deadlock: the whole transaction may be run again, and nothing of it happened (G14). */
 export function isRetryable(error: unknown): boolean {
