@@ -168,6 +168,8 @@ export const WorkDetail = Type.Object(
     circuit_key: Nullable(Type.String()),
     /** Where a worker finds it: the number of its version and its queue. */
     discovery_hint: Nullable(Type.String()),
+    /** W3C trace context of the request that it came with. */
+    traceparent: Nullable(Type.String()),
     first_due_at: Timestamp,
     execution_policy_schema: Nullable(Type.String()),
     retry: Type.Object(

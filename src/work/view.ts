@@ -80,6 +80,7 @@ export function workDetail(
     provider_key: item.provider_key,
     circuit_key: item.circuit_key,
     discovery_hint: item.discovery_hint,
+    traceparent: item.traceparent,
     first_due_at: formatInstant(item.due_at),
     execution_policy_schema: item.execution_policy_schema,
     retry: {

@@ -169,6 +169,7 @@ export interface ReadItemRow {
   readonly execution_admission_closed_at: Instant | null;
   readonly execution_admission_closed_reason: string | null;
   readonly discovery_hint: string | null;
+  readonly traceparent: string | null;
   readonly cutoff: Instant;
   readonly state: string;
   readonly attempts: number;
@@ -193,7 +194,7 @@ export const readItem = statement<ReadItemParams, ReadItemRow, "maybe">(
   w.provider_key, w.circuit_key, w.queue, w.priority, w.accepted_at, w.due_at, w.attempts_max, w.retry_initial_microseconds,
   w.retry_longest_microseconds, w.elapsed_max_microseconds, w.lease_max_microseconds, w.execution_policy_schema,
   w.attempt_plan_version, w.attempt_plan_offsets, w.maximum_circuit_microseconds, w.execution_not_after,
-  w.execution_deadline_reached_at, w.execution_admission_closed_at, w.execution_admission_closed_reason, w.discovery_hint,
+  w.execution_deadline_reached_at, w.execution_admission_closed_at, w.execution_admission_closed_reason, w.discovery_hint, w.traceparent,
   holdfast.work_cutoff(w.accepted_at, w.elapsed_max_microseconds, w.maximum_circuit_microseconds, w.execution_not_after) as "cutoff",
   coalesce(h.state, l.work_state) as "state", coalesce(h.attempts, l.attempt, 0::smallint) as "attempts",
   l.due_at as "next_due_at", l.wake_at as "wake_at", coalesce(l.holder, h.holder) as "holder",
