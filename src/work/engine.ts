@@ -111,6 +111,8 @@ export function startEngine(options: EngineOptions): Engine {
   let turnCount = 0;
   let running = 0;
   let reconciling = 0;
+  /** Until the next try, while the database does not answer: longer each time. */
+  let [turnPauseMs, claimPauseMs] = [retryFirstMs, retryFirstMs];
   /** The epochs of all open permits that this engine knows of: no two have the same. */
   const permits = new Set<bigint>();
   let claiming = false;
@@ -181,6 +183,7 @@ export function startEngine(options: EngineOptions): Engine {
       });
       const taken = claims.claimed.length + claims.lost.length + claims.toReconcile.length;
       pace.claimed(taken, limit);
+      claimPauseMs = retryFirstMs;
       claimed.push(...claims.claimed);
       const now = monotonicMs();
       // A look is worth more the longer it took.
@@ -197,7 +200,8 @@ export function startEngine(options: EngineOptions): Engine {
       options.onError(error, "work could not be claimed");
       if (isHoldfastError(error, "deployment_fenced")) options.onRefused?.("", "claim", error.code);
       woken = true;
-      await delay(retryFirstMs * 4, undefined, { signal: stopping.signal }).catch(() => undefined);
+      await delay(claimPauseMs, undefined, { signal: stopping.signal }).catch(() => undefined);
+      claimPauseMs = Math.min(claimPauseMs * 2, retryMaxMs);
     } finally {
       claiming = false;
     }
@@ -315,6 +319,7 @@ export function startEngine(options: EngineOptions): Engine {
       });
       if (take !== null) goOn(result.cursors, number);
       pace.turned(monotonicMs() - startedMs);
+      turnPauseMs = retryFirstMs;
       if (settle.length > 0) options.onTurn?.();
       await accept(result, settle);
     } catch (error) {
@@ -416,8 +421,9 @@ export function startEngine(options: EngineOptions): Engine {
     if (passes(error)) {
       options.onError(error, "a turn was not answered");
       done.unshift(...settle);
-      for (let pauseMs = retryFirstMs; ; pauseMs = Math.min(pauseMs * 2, retryMaxMs)) {
-        await delay(pauseMs);
+      for (;;) {
+        await delay(turnPauseMs);
+        turnPauseMs = Math.min(turnPauseMs * 2, retryMaxMs);
         try {
           await reread(next, take);
           return;
