@@ -1,8 +1,10 @@
 /**
- * `npm run screenshots [PAGE …]`: pictures of the console's pages for the documentation, at both widths, from a
- * store of its own in which a little has happened.
+ * `npm run screenshots [PAGE …] [--dark] [--full]`: pictures of the console's pages at both widths, from a store of its
+ * own in which a little has happened. All of them go to `.holdfast/screenshots`, to be looked at; those that
+ * `docs/console.md` shows go to `docs/images` too.
  */
-import { mkdir, mkdtemp, rm, stat } from "node:fs/promises";
+import { readFileSync } from "node:fs";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -10,9 +12,15 @@ import type { BrowserContext, Page } from "playwright-core";
 import { openBrowser, signIn, widths } from "../test/support/browser.ts";
 import { consoleStand } from "../test/support/console-stand.ts";
 import { furnish } from "./screenshots/furnish.ts";
+import { shrink } from "./screenshots/shrink.ts";
 
-const images = process.env["HOLDFAST_IMAGES"] ?? fileURLToPath(new URL("../docs/images", import.meta.url));
+const root = fileURLToPath(new URL("..", import.meta.url));
+const looked = join(root, ".holdfast/screenshots");
+const images = join(root, "docs/images");
+const shownInDocs = readFileSync(join(root, "docs/console.md"), "utf8");
 const bytesMax = 100_000;
+/** To look at: all of a page, however long. */
+const whole = process.argv.includes("--full");
 const dark = process.argv.includes("--dark");
 const wanted = process.argv.slice(2).filter((word) => !word.startsWith("--"));
 
@@ -24,10 +32,11 @@ try {
   scope.after(() => rm(directory, { recursive: true, force: true, maxRetries: 5 }));
   const stand = await consoleStand(scope);
   const shown = await furnish(stand, scope, directory);
-  await mkdir(images, { recursive: true });
+  for (const folder of [looked, images]) await mkdir(folder, { recursive: true });
+  const token = await stand.anotherToken("ada");
   for (const [name, viewport] of Object.entries(widths)) {
     const context = await openBrowser(scope, { viewport, dark });
-    await takeAll(context, name, stand, shown);
+    await takeAll(context, name, { url: stand.url, token }, shown);
   }
 } finally {
   for (const closer of closers.toReversed()) await closer();
@@ -57,10 +66,10 @@ async function takeAll(
 }
 
 async function take(page: Page, name: string): Promise<void> {
-  const path = join(images, `${name}.png`);
-  await page.screenshot({ path, animations: "disabled", fullPage: process.argv.includes("--full") });
-  const { size } = await stat(path);
-  process.stdout.write(`${path} ${size} bytes\n`);
-  if (size > bytesMax && !process.argv.includes("--full"))
-    throw new Error(`${name} is too large for the docs`);
+  const picture = shrink(await page.screenshot({ animations: "disabled", fullPage: whole }));
+  process.stdout.write(`${name}.png ${picture.length} bytes\n`);
+  await writeFile(join(looked, `${name}.png`), picture);
+  if (whole || dark || !shownInDocs.includes(`images/${name}.png`)) return;
+  if (picture.length > bytesMax) throw new Error(`${name} is too large for the docs`);
+  await writeFile(join(images, `${name}.png`), picture);
 }

@@ -10,6 +10,9 @@ import { createWorker, submit, type Work } from "../../src/work/sdk.ts";
 import type { ConsoleStand } from "../../test/support/console-stand.ts";
 import { until } from "../../test/support/until.ts";
 
+/** A busy machine takes its time. */
+const patienceMs = 240_000;
+
 /** Lets a little happen in a store, and gives each page's name and address. */
 export async function furnish(
   { client, work }: ConsoleStand,
@@ -37,7 +40,7 @@ export async function furnish(
   await until(
     "a phase of the running job is over",
     async () => (await client.listAttempts(running.id))[0]?.phases[0]?.state === "succeeded",
-    60_000,
+    patienceMs,
   );
   const [delivery] = (await client.listDeliveries({ limit: 1 }).page()).items;
   return {
@@ -71,7 +74,7 @@ function job(name: string, run: string, labels: Readonly<Record<string, string>>
 }
 
 async function over(client: Client, id: string): Promise<void> {
-  await until(`job ${id} is over`, async () => (await client.getJob(id)).finished_at, 60_000);
+  await until(`job ${id} is over`, async () => (await client.getJob(id)).finished_at, patienceMs);
 }
 
 /** The notes agent: asked for a note, granted what it needs, and asked again. */
@@ -85,7 +88,7 @@ async function converse(client: Client): Promise<string> {
     await until(
       `${text}: answered`,
       async () => ["committed", "waiting", "failed"].includes((await settled()).state),
-      60_000,
+      patienceMs,
     );
   };
   await say("add buy milk");
@@ -93,7 +96,7 @@ async function converse(client: Client): Promise<string> {
   await until(
     "the note is kept",
     async () => (await client.getSession(session.id)).head_revision > 0,
-    60_000,
+    patienceMs,
   );
   await say("add call Ada about the release");
   await say("list");
@@ -118,7 +121,7 @@ async function charge(
     { invoice: "2026-001", cents: 4_900 },
     { key: "invoice-2026-001" },
   );
-  await until("it was tried twice", async () => (await client.getWork(id)).attempts >= 2, 60_000);
+  await until("it was tried twice", async () => (await client.getWork(id)).attempts >= 2, patienceMs);
   refuses = false;
   for (let n = 2; n <= 9; n += 1) {
     const invoice = `2026-00${n}`;
@@ -127,7 +130,7 @@ async function charge(
   await until(
     "the others are charged",
     async () => (await client.listWork({ state: "succeeded", limit: 20 }).page()).items.length >= 8,
-    60_000,
+    patienceMs,
   );
   return id;
 }

@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { ApiError, ChangeEvent } from "../client/client.ts";
 import type { Page } from "../client/pages.ts";
-import { failure, gaps, onChange } from "./live.ts";
+import { failure, gaps, link, onChange } from "./live.ts";
 
 export interface Item {
   readonly id: string;
@@ -28,7 +28,8 @@ export interface ListSource<T> {
   readonly fits?: (item: T) => boolean;
 }
 
-const againMs = 300;
+/** However many changes come, the newest page is read again no more often. */
+const restMs = 300;
 
 /** The pages of a list, newest first, which changes keep right without reading them all again. */
 class Pager<T extends Item> {
@@ -113,9 +114,16 @@ class Pager<T extends Item> {
     this.#changed();
   }
 
+  /** What could not be read is read when it can be again. */
+  back(): void {
+    if (this.error !== null) this.#soon();
+  }
+
   #soon(): void {
-    clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => void this.first(), againMs);
+    this.#timer ??= setTimeout(() => {
+      this.#timer = undefined;
+      void this.first();
+    }, restMs);
   }
 
   async #read(token: string | undefined, take: (page: Page<T>) => void): Promise<void> {
@@ -157,6 +165,9 @@ export function useListing<T extends Item>(source: ListSource<T>): Listing<T> {
   useEffect(() => {
     let begun = false;
     const stopListening = onChange((change) => list.hear(change));
+    const stopLink = link.subscribe(({ state }) => {
+      if (state === "live") list.back();
+    });
     const stopGaps = gaps.subscribe(() => {
       if (begun) list.reset();
       else void list.first();
@@ -164,6 +175,7 @@ export function useListing<T extends Item>(source: ListSource<T>): Listing<T> {
     });
     return () => {
       stopListening();
+      stopLink();
       stopGaps();
       list.close();
     };

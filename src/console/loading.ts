@@ -1,6 +1,6 @@
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import type { ApiError, ChangeEvent } from "../client/client.ts";
-import { failure, gaps, onChange } from "./live.ts";
+import { failure, gaps, link, onChange } from "./live.ts";
 
 export interface Loaded<T> {
   /** The last that was read; stays while it is read again. */
@@ -9,7 +9,8 @@ export interface Loaded<T> {
   readonly reload: () => void;
 }
 
-const againMs = 150;
+/** However many changes come, something is read again no more often. */
+const restMs = 150;
 
 /**
  * Reads something, and again when a change concerns it. A change that comes while it is read has it read once
@@ -19,6 +20,7 @@ export function useLoaded<T>(
   key: string,
   load: (signal: AbortSignal) => Promise<T>,
   concerns: (change: ChangeEvent) => boolean = () => false,
+  rest = restMs,
 ): Loaded<T> {
   const [state, setState] = useState<{ key: string; value: T | null; error: ApiError | null }>({
     key,
@@ -33,6 +35,7 @@ export function useLoaded<T>(
     const gone = new AbortController();
     let reading = false;
     let dirty = false;
+    let failed = false;
     let timer: ReturnType<typeof setTimeout> | undefined;
     async function read() {
       if (reading) {
@@ -43,8 +46,10 @@ export function useLoaded<T>(
       dirty = false;
       try {
         const value = await latest.current.load(gone.signal);
+        failed = false;
         if (!gone.signal.aborted) setState({ key, value, error: null });
       } catch (error) {
+        failed = true;
         if (!gone.signal.aborted) {
           setState((before) => ({
             key,
@@ -57,12 +62,18 @@ export function useLoaded<T>(
       if (dirty) soon();
     }
     const soon = () => {
-      clearTimeout(timer);
-      if (!gone.signal.aborted) timer = setTimeout(() => void read(), againMs);
+      if (timer !== undefined || gone.signal.aborted) return;
+      timer = setTimeout(() => {
+        timer = undefined;
+        void read();
+      }, rest);
     };
     again.current = () => void read();
     const stopListening = onChange((change) => {
       if (latest.current.concerns(change)) soon();
+    });
+    const stopLink = link.subscribe(({ state }) => {
+      if (failed && state === "live") soon();
     });
     // Also at once: the first look.
     const stopGaps = gaps.subscribe(() => void read());
@@ -70,6 +81,7 @@ export function useLoaded<T>(
       clearTimeout(timer);
       gone.abort();
       stopListening();
+      stopLink();
       stopGaps();
     };
   }, [key]);

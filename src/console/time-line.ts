@@ -77,7 +77,7 @@ function stretchesOf(sandbox: SandboxView, place: (at: number) => number, end: n
 function ticksOf(spanMs: number): TimeLine["ticks"] {
   const step = steps.find((one) => spanMs / one <= 6) ?? 7_200_000;
   const ticks = [];
-  for (let at = 0; at <= spanMs * 0.96; at += step) ticks.push({ at: at / spanMs, label: tickLabel(at) });
+  for (let at = 0; at <= spanMs * 0.92; at += step) ticks.push({ at: at / spanMs, label: tickLabel(at) });
   return ticks;
 }
 

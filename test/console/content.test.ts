@@ -146,18 +146,18 @@ browserTests("what it shows", (scope) => {
       90_000,
     );
     assert.ok((await page.locator(".rows tbody tr").count()) < 120);
-    const steps = 40;
+    const steps = 60;
     const milliseconds = await processorTime(page, () =>
       page.evaluate(async (count) => {
         for (let n = 0; n < count; n += 1) {
-          scrollTo(0, (document.body.scrollHeight / count) * n);
+          scrollTo(0, 100_000 + 300 * n);
           await new Promise(requestAnimationFrame);
         }
       }, steps),
     );
-    t.diagnostic(`a screen of 10,000 rows takes ${(milliseconds / steps).toFixed(1)} ms`);
-    // Of the processor, so that a busy machine doesn't count: 16 frames a second in the worst case.
-    assert.ok(milliseconds / steps < 60, `a screen took ${milliseconds / steps} ms`);
+    t.diagnostic(`a third of a screen of 10,000 rows takes ${(milliseconds / steps).toFixed(1)} ms`);
+    // Of the processor, so that what else a machine does counts little. A frame is 17 ms where nothing else runs.
+    assert.ok(milliseconds / steps < 50, `a step took ${milliseconds / steps} ms`);
 
     const loud = await stand.client.submitJob(shellJob("loud", [{ run: "seq 1 100000" }]));
     await page.goto(`${stand.url}/console/jobs/${loud.id}`);

@@ -6,7 +6,9 @@ import { before, test } from "node:test";
 import type { BrowserContext, Page } from "playwright-core";
 import { exampleJob, prepareRepositories } from "../../examples/engine-module/prepare.ts";
 import { notesAgent } from "../../examples/notes-agent/prepare.ts";
+import { chargeWork } from "../../examples/work-invoices/charge.ts";
 import type { AgentSubmission, JobSubmission } from "../../src/client/client.ts";
+import { createWorker, submit } from "../../src/work/sdk.ts";
 import { browserTests, faultsOf, openBrowser, signIn } from "../support/browser.ts";
 import { type ConsoleStand, consoleStand } from "../support/console-stand.ts";
 import { shellJob } from "../support/stack.ts";
@@ -109,6 +111,40 @@ browserTests("watching and acting", (scope) => {
     await goTo("/deliveries");
     await page.getByRole("link", { name: /^inbox/ }).click();
     await page.getByText('"Kept as note 1."').waitFor();
+  });
+
+  test("an item of Work is suspended, released and cancelled", async () => {
+    const work = await stand.work();
+    const version = chargeWork("http://127.0.0.1:9");
+    const worker = await createWorker(work, { works: [version], concurrency: 1 });
+    await worker.stop();
+    const { id } = await submit(
+      work,
+      version,
+      { invoice: "2026-001", cents: 100 },
+      { key: "invoice-2026-001" },
+    );
+    await goTo("/work");
+    await page.getByText("none, items wait").waitFor();
+    await page.getByRole("link", { name: /^charge-invoice/ }).click();
+    await status("pending").waitFor();
+    assert.equal(
+      await page.locator("section", { hasText: "planned and happened" }).locator("tbody tr").count(),
+      7,
+    );
+    const act = async (name: string, confirm: string) => {
+      await page.getByRole("button", { name, exact: true }).click();
+      await page.getByRole("button", { name: confirm }).click();
+    };
+    await act("Suspend", "Suspend it");
+    await status("suspended").waitFor();
+    await act("Release", "Release it");
+    await status("pending").waitFor();
+    await act("Cancel", "Cancel it");
+    await status("cancelled_before_effect").waitFor();
+    await page.getByText("Show what was submitted").click();
+    await page.getByText('"2026-001"').waitFor();
+    assert.equal((await stand.client.getWork(id)).cancel?.reason !== undefined, true);
   });
 
   test("the overview counts what is there, and follows it", async () => {

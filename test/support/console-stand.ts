@@ -14,7 +14,7 @@ export interface ConsoleStand {
   readonly token: string;
   readonly client: Client;
   /** Of somebody else, who may as much. */
-  readonly anotherToken: () => Promise<string>;
+  readonly anotherToken: (name?: string) => Promise<string>;
   /** A program's own handle, to register and run Work. */
   readonly work: () => Promise<Work>;
 }
@@ -35,10 +35,10 @@ export async function consoleStand(
     port: gateway.port,
     token,
     client,
-    async anotherToken() {
+    async anotherToken(name = "another") {
       const { db } = foundation;
       const { tenant } = stack;
-      const principal = await createPrincipal(db, { tenant, name: "another" });
+      const principal = await createPrincipal(db, { tenant, name });
       return (await createToken(db, { tenant, principal, scopes, lifetime: seconds(3_600) })).token;
     },
     async work() {

@@ -17,6 +17,8 @@ import { count } from "../words.ts";
 import { jobWord } from "./jobs.tsx";
 
 const renewMs = 10_000;
+/** Every change may concern it. */
+const restMs = 1_000;
 const jobsShown = 8;
 
 export function Overview() {
@@ -30,6 +32,7 @@ export function Overview() {
       return { overview, jobs: jobs.items };
     },
     () => true,
+    restMs,
   );
   // Leases and loops come and go without a change.
   useEvery(renewMs, reload);

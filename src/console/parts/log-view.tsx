@@ -89,7 +89,7 @@ export function LogView({ job, attempt, phase, open }: Source) {
       {lines.dropped === 0 ? null : (
         <p class="muted small">The first {count(lines.dropped)} lines are on the server alone.</p>
       )}
-      <div class="log-box" ref={box} onScroll={onScroll} tabIndex={0} role="log" aria-label="Output">
+      <div class="log-box" ref={box} onScroll={onScroll} tabIndex={0} role="region" aria-label="Output">
         {shown.length === 0 ? (
           <p class="muted log-none">{words === "" ? "No output so far." : "No line contains this."}</p>
         ) : (
