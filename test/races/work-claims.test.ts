@@ -1,13 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Client } from "pg";
+import type { Pool } from "pg";
 import { brandId, type IncarnationId, uuidv7 } from "../../src/core/ids.ts";
-import { defaultPoolLimits, openPools } from "../../src/core/postgres/pool.ts";
+import { connect, defaultPoolLimits, openPools, type Role } from "../../src/core/postgres/pool.ts";
+import type { Database } from "../../src/core/postgres/transition.ts";
 import { seconds } from "../../src/core/time.ts";
 import { defineWork } from "../../src/work/define.ts";
 import { openWork, submit, submitAll } from "../../src/work/open.ts";
 import { legacy } from "../../src/work/policy.ts";
-import { claimWork, turnWork } from "../../src/work/turn.store.ts";
+import { claimWork, recoverWork, turnWork } from "../../src/work/turn.store.ts";
 import { registerVersion } from "../../src/work/version.store.ts";
 import { liveEdges, liveStates } from "../../src/work/work.ts";
 import { until } from "../support/until.ts";
@@ -154,46 +155,39 @@ test("W5: no query of the hot path walks a table, with waiting, later and finish
 });
 
 test("W5: only a claim's commit is not waited for: a permit's is, and so is a recovery's", async (t) => {
-  const { work, database } = await workStand(t);
+  const { work, database, ask } = await workStand(t);
   const number = await registerVersion(work.db, noop);
   await submit(work, noop, 0);
   const holder = brandId<IncarnationId>(uuidv7());
   /** What `synchronous_commit` is at the end of the call's transaction, and after it. */
-  const during = async (role: string, call: string, values: unknown[]) => {
-    const client = new Client({ ...database.app, options: `-c role=holdfast_${role}` });
-    await client.connect();
+  const during = async <T>(role: Role, call: (db: Database) => Promise<T>) => {
+    const client = await connect(database.app, role, "test");
     const shown = async () => {
       const { rows } = await client.query<{ synchronous_commit: string }>("show synchronous_commit");
       return rows[0]?.synchronous_commit;
     };
     try {
       await client.query("begin");
-      const { rows } = await client.query<{ work_id: string; epoch: string }>(call, values);
+      // Whoever has the pool's `query` has all that a statement alone needs.
+      const of = () => client as unknown as Pool;
+      const answer = await call({ ...work.db, pools: { ...work.db.pools, of } });
       const inside = await shown();
       await client.query("commit");
-      return { row: rows[0], waits: [inside, await shown()] };
+      return { answer, waits: [inside, await shown()] };
     } finally {
       await client.end();
     }
   };
-  const claim = await during("dispatcher", "select * from holdfast.claim_work(1, $1, $2, 10, 30000000)", [
-    holder,
-    [`${number}.default`],
-  ]);
-  assert.deepEqual(claim.waits, ["off", "on"]);
-  const item = { work: claim.row?.work_id, epoch: claim.row?.epoch };
-  const turn = await during(
-    "worker",
-    `select * from holdfast.turn_work(1, $1, '{acme}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{acme}', array[$2::uuid], array[$3::bigint])`,
-    [holder, item.work, item.epoch],
+  const claim = await during("dispatcher", (db) =>
+    claimWork(db, { holder, lanes: [`${number}.default`], limit: 10, leaseUs: seconds(30) }),
   );
-  assert.deepEqual(turn.waits, ["on", "on"]);
-  const recovery = await during(
-    "worker",
-    "select * from holdfast.recover_work(1, '{acme}', array[$1::uuid])",
-    [item.work],
-  );
-  assert.deepEqual(recovery.waits, ["on", "on"]);
+  assert.deepEqual([claim.answer.claimed.length, claim.waits], [1, ["off", "on"]]);
+  const { claimed } = claim.answer;
+  const turn = await during("worker", (db) => turnWork(db, holder, [], claimed));
+  assert.deepEqual([turn.answer.permitted.length, turn.waits], [1, ["on", "on"]]);
+  await ask("update holdfast.leases_work set wake_at = clock_timestamp()");
+  const recovery = await during("worker", (db) => recoverWork(db, claimed));
+  assert.deepEqual([recovery.answer, recovery.waits], [["retry"], ["on", "on"]]);
 });
 
 test("W5: a connection that is lost during a turn loses nothing: what was settled is settled once", async (t) => {
