@@ -8,6 +8,7 @@ import { openWork } from "../../src/work/open.ts";
 import { legacy } from "../../src/work/policy.ts";
 import { createWorker } from "../../src/work/worker.ts";
 import { openBench } from "../support/gateway.ts";
+import { assertInvariants } from "../support/invariants.ts";
 import { until } from "../support/until.ts";
 
 interface Invoice {
@@ -98,4 +99,13 @@ test("W9 W12 G8: what is submitted over HTTP wakes a worker, runs once, is told 
     ["failed", "stopped_as_asked", "paid by hand"],
   );
   assert.equal(ran.length, 2, "each once");
+  // Many at once, of all outcomes, through the worker's own turns: nothing that is always true is broken by them.
+  const many = Array.from({ length: 300 }, (_, n) => ({ input: { cents: n % 7 === 0 ? "none" : n } }));
+  await client.submitWorkBatch({ name: "pay", version: "1", items: many });
+  const finished = "select count(*)::int as n from holdfast.work_history";
+  await until("all have ended", async () => (await bench.kernel.ask<{ n: number }>(finished))[0]?.n === 303);
+  await worker.stop();
+  const unstamped = "select from holdfast.resource_changes where position is null";
+  await until("all changes have positions", async () => (await bench.kernel.ask(unstamped)).length === 0);
+  await assertInvariants(bench.kernel.database);
 });
