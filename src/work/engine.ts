@@ -447,6 +447,10 @@ export function startEngine(options: EngineOptions): Engine {
       // The effect has happened: that its result can't be stored does not make it a failure.
       if (one?.outcome.type === "succeeded" && one.outcome.result !== "") {
         done.push({ ...one, outcome: { type: "succeeded", result: "" } });
+      } else if (one !== undefined) {
+        // Nothing more can be said of it. No longer renewed, it goes where an open permit goes.
+        permits.delete(one.item.epoch);
+        one.kept?.drop();
       }
       return;
     }

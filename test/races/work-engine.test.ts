@@ -306,3 +306,32 @@ test("W11: a tenant is disabled while workers claim its 10,000 items: each has r
     );
   }
 });
+
+test("W5: what the database refuses to settle is renewed no longer, and goes to whoever recovers it", async (t) => {
+  const stand = await workStand(t);
+  const fail = defineWork<{ readonly n: number }, void>({
+    name: "fail",
+    version: "1",
+    safety: "manual_resolution",
+    policy: legacy(),
+    async run(_, { id }) {
+      await stand.ask("delete from holdfast.work_items where work_id = $1", [id]);
+      throw new Error("no");
+    },
+  });
+  await stand.work.register(fail);
+  await submit(stand.work, fail, { n: 0 });
+  await stand.worker({ works: [fail], lease: seconds(3) });
+  await until("its failure is refused", () =>
+    stand.errors.some((text) => text.startsWith("one item of work was refused")),
+  );
+  await until(
+    "its lease ends",
+    async () =>
+      (
+        await stand.ask(
+          "select from holdfast.leases_work where work_state = 'permitted' and wake_at <= clock_timestamp()",
+        )
+      ).length === 1,
+  );
+});
