@@ -1,7 +1,10 @@
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
+import { countLeft, endDrain, startDrain } from "../../src/core/drain.store.ts";
 import { isDrainKind } from "../../src/core/drain.ts";
 import { isHoldfastError } from "../../src/core/errors.ts";
+import { transition } from "../../src/core/postgres/transition.ts";
+import { submitJob } from "../../src/executions/job.store.ts";
 import { exitCodes } from "../../src/wire/exit-codes.ts";
 import type { JobView } from "../../src/wire/job.ts";
 import type { SessionView } from "../../src/wire/session.ts";
@@ -10,6 +13,7 @@ import { urlOf } from "../support/database-url.ts";
 import { openBench, type Reply, submission } from "../support/gateway.ts";
 import { tenantA } from "../support/kernel.ts";
 import { runCommand } from "../support/run-command.ts";
+import { until } from "../support/until.ts";
 
 const bench = await openBench({ after });
 const { a, b, call, kernel } = bench;
@@ -121,7 +125,33 @@ test("M5: a drain of work refuses new items and resolves those that were accepte
   assert.equal((await submit(work, pay, null, { key: "invoice-2" })).duplicate, false);
 });
 
-test("M5: a drain keeps its first reason, waits for whoever began before it, and leaves who, when and why on record", async () => {
+test("M5: a drain waits for whoever began before it, and counts what that still admits", async () => {
+  const open = Promise.withResolvers<void>();
+  const begun = Promise.withResolvers<void>();
+  const scope = { role: "gateway", tenant: tenantA, name: "slow" } as const;
+  const slow = transition(kernel.db, scope, async (tx) => {
+    await submitJob(tx, { submission: submission({ name: "slow" }), queueMax: 100 });
+    begun.resolve();
+    await open.promise;
+  });
+  await begun.promise;
+  const draining = startDrain(kernel.db, ["jobs"], reason);
+  let waits = true;
+  void draining.then(() => (waits = false));
+  await until(
+    "the drain is on record",
+    async () => (await kernel.ask("select from holdfast.drains")).length === 1,
+  );
+  const left = await countLeft(kernel.db);
+  assert.ok(waits);
+  open.resolve();
+  await slow;
+  assert.equal(await draining, true);
+  assert.equal((await countLeft(kernel.db)).jobs, left.jobs + 1);
+  await endDrain(kernel.db, ["jobs"], "done");
+});
+
+test("M5: a drain keeps its first reason, and leaves who, when and why on record", async () => {
   await kernel.ask("delete from holdfast.operator_actions");
   await drain("jobs");
   await holdfast("drain", "jobs", "--reason", "another");
