@@ -25,6 +25,7 @@ import { openGateway } from "../../src/main/gateway.ts";
 import { type Foundation, openFoundation } from "../../src/main/process.ts";
 import { processRuntime } from "../../src/runtimes/process/process-runtime.ts";
 import type { JobSubmission, PhaseSpec } from "../../src/wire/job.ts";
+import type { WorkRetention } from "../../src/work/retention.ts";
 import { type TestDatabase, testDatabase, withClient } from "./database.ts";
 import { assertInvariants } from "./invariants.ts";
 
@@ -56,6 +57,8 @@ export interface FoundationChoices {
 }
 
 export interface ControllerChoices {
+  /** What is kept of Work for a time only. */
+  readonly work?: WorkRetention;
   readonly runtime?: Runtime;
   readonly retentionSeconds?: number;
   readonly logRetentionSeconds?: number;
@@ -178,6 +181,7 @@ export async function testStack(
         runsMax: 32,
         sessionsMax: 100,
         ...(options.deliveries === undefined ? {} : { deliveries: options.deliveries }),
+        ...(options.work === undefined ? {} : { work: options.work }),
         log,
       });
       port = running.callbackPort;
