@@ -124,10 +124,11 @@ export function startEngine(options: EngineOptions): Engine {
   let scheduled = false;
   let starting = false;
   let closed = () => {};
+  let ended = false;
 
   /** Many things happen in one round of the event loop; what they call for is looked at once, after it. */
   function poke(): void {
-    if (scheduled) return;
+    if (scheduled || ended) return;
     scheduled = true;
     setImmediate(() => {
       scheduled = false;
@@ -423,6 +424,8 @@ export function startEngine(options: EngineOptions): Engine {
       done.unshift(...settle);
       for (;;) {
         await delay(turnPauseMs);
+        // Nobody waits any more, and the connections may be closed: it is left to its lease.
+        if (ended) return;
         turnPauseMs = Math.min(turnPauseMs * 2, retryMaxMs);
         try {
           await reread(next, take);
@@ -575,6 +578,7 @@ export function startEngine(options: EngineOptions): Engine {
       const hard = setTimeout(() => closed(), options.graceMs + toMilliseconds(options.leaseUs));
       poke();
       await over;
+      ended = true;
       clearTimeout(timer);
       clearTimeout(hard);
     },
