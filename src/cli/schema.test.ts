@@ -1,4 +1,7 @@
 import assert from "node:assert/strict";
+import { cp, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { test } from "node:test";
 import { emptyDatabase, testDatabase, withClient } from "../../test/support/database.ts";
 import { isHoldfastError } from "../core/errors.ts";
@@ -117,4 +120,34 @@ test("M1: verify prints one digest, and fails with the reason where the store is
   assert.match(await run(app, "verify"), /^schema version 12\ndigest +[0-9a-f]{64}\nobjects +\d+\n$/);
   await withClient(superuser, (client) => client.query("create index mine on holdfast.jobs (name)"));
   await assert.rejects(run(app, "verify"), (error) => isHoldfastError(error, "schema_drift"));
+});
+
+test("M1: online steps are reported by status and plan, and run by apply --online, once", async (t) => {
+  const { owner } = await testDatabase(t);
+  const directory = await mkdtemp(join(tmpdir(), "holdfast-schema-"));
+  t.after(() => rm(directory, { recursive: true, force: true }));
+  await cp(await releaseMigrations(), directory, { recursive: true });
+  await mkdir(join(directory, "online"), { recursive: true });
+  await writeFile(
+    join(directory, "online", "0012_jobs_by_name.sql"),
+    `drop index concurrently if exists holdfast.jobs_by_name;
+-- then
+create index concurrently jobs_by_name on holdfast.jobs (tenant_id, name);
+`,
+  );
+  const here = async (...words: string[]) => {
+    let printed = "";
+    const write = (text: string) => void (printed += text);
+    const command = schemaCommand({ database: owner, installation: undefined, write, directory });
+    await command.parseAsync(words, { from: "user" });
+    return printed;
+  };
+  assert.match(await here("status"), /^online steps +0012_jobs_by_name \(pending\)$/m);
+  assert.match(
+    await here("plan"),
+    /^online 0012_jobs_by_name \(pending\): `holdfast schema apply --online`$/m,
+  );
+  assert.equal(await here("apply", "--online"), "ran 0012_jobs_by_name\n");
+  assert.equal(await here("apply", "--online"), "nothing to run\n");
+  assert.match(await here("status"), /^online steps +none$/m);
 });
