@@ -49,7 +49,8 @@ test("doctor: of a store with nothing wrong it says so, and ends with 0", async 
   const json = await onDatabase("-o", "json");
   const report = reportOf(json.stdout);
   assert.deepEqual([json.code, report.healthy, report.findings], [exitCodes.ok, true, []]);
-  assert(report.tables.some(({ name }) => name === "leases_admission"));
+  // The most dead rows first, then by name: of a new store only the beginning of the list is certain.
+  assert(report.tables.some(({ name }) => name === "activations"));
 });
 
 test("doctor: what is wrong is named, with where and what to do, and the exit code is its own", async () => {
