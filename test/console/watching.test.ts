@@ -61,7 +61,7 @@ browserTests("watching and acting", (scope) => {
     const job = await stand.client.submitJob(example as unknown as JobSubmission);
     await page.getByRole("link", { name: /^engine-module/ }).click();
     await page.getByRole("heading", { name: "engine-module", level: 1 }).waitFor();
-    await page.getByText("fetching engine at main").waitFor();
+    await page.locator(".log-text", { hasText: "fetching engine at main" }).waitFor();
     await page.locator(".chart .released").first().waitFor({ state: "attached" });
     await status("succeeded").waitFor({ timeout: 90_000 });
     await page.getByText("site.tar.gz", { exact: true }).waitFor();
@@ -125,7 +125,6 @@ browserTests("watching and acting", (scope) => {
       { key: "invoice-2026-001" },
     );
     await goTo("/work");
-    await page.getByText("none, items wait").waitFor();
     await page.getByRole("link", { name: /^charge-invoice/ }).click();
     await status("pending").waitFor();
     assert.equal(

@@ -88,7 +88,10 @@ test("a sign-in is a cookie that scripts can't read and a key: either alone open
   assert.equal((await get("/v1/jobs", { "x-holdfast-console": signed.key })).status, 401);
   const other = await signIn(a.token);
   assert.equal((await get("/v1/jobs", shown({ ...signed, key: other.key }))).status, 401);
-  assert.equal((await get("/v1/jobs", shown({ ...signed, cookie: signed.cookie.replace(/=./, "=!") }))).status, 401);
+  assert.equal(
+    (await get("/v1/jobs", shown({ ...signed, cookie: signed.cookie.replace(/=./, "=!") }))).status,
+    401,
+  );
   const known = await get("/console/session", shown(signed));
   const { tenant, scopes } = (await known.json()) as { readonly tenant: string; readonly scopes: string[] };
   assert.deepEqual([tenant, scopes], [tenantA, ["*"]]);

@@ -1,3 +1,4 @@
+import { useState } from "preact/hooks";
 import type { ChangeEvent } from "../../client/client.ts";
 import { visible } from "../../wire/visible.ts";
 import { to } from "../place.ts";
@@ -30,27 +31,31 @@ export function ChangeLines({
       {changes
         .slice(-shownMax)
         .toReversed()
-        .map((change) => {
-          const page = linked ? pageOf(change) : null;
-          return (
-            <li key={change.cursor}>
-              <details>
-                <summary>
-                  <span class="operation">{visible(change.operation)}</span>
-                  <code class="muted">{shortId(change.id)}</code>
-                  <span class="grow" />
-                  <When at={change.at} />
-                </summary>
-                {page === null ? null : (
-                  <p>
-                    <a href={page}>Open it</a>
-                  </p>
-                )}
-                <Json value={change.body} />
-              </details>
-            </li>
-          );
-        })}
+        .map((change) => (
+          <ChangeLine key={change.cursor} change={change} page={linked ? pageOf(change) : null} />
+        ))}
     </ol>
+  );
+}
+
+function ChangeLine({ change, page }: { readonly change: ChangeEvent; readonly page: string | null }) {
+  const [open, setOpen] = useState(false);
+  return (
+    <li>
+      <details onToggle={(event) => setOpen(event.currentTarget.open)}>
+        <summary>
+          <span class="operation">{visible(change.operation)}</span>
+          <code class="muted">{shortId(change.id)}</code>
+          <span class="grow" />
+          <When at={change.at} />
+        </summary>
+        {page === null ? null : (
+          <p>
+            <a href={page}>Open it</a>
+          </p>
+        )}
+        {open ? <Json value={change.body} /> : null}
+      </details>
+    </li>
   );
 }
