@@ -27,7 +27,7 @@ test("G13: after the server was killed and started again pools, doorbell and ren
   doorbell.onRing(() => (heard += 1));
   const db: Database = { pools, deploymentEpoch: 1n, committed: () => doorbell.ring() };
   const holder = await registerIncarnation(db, self);
-  const keeper = startLeaseKeeper({ settings, holder, renewMs: 50, onError: () => undefined });
+  const keeper = startLeaseKeeper({ settings, holder, renewMs: 1_000, onError: () => undefined });
   t.after(async () => {
     await keeper.close();
     await doorbell.close();
@@ -104,17 +104,20 @@ test("G13: renewals wait for no pool: they have a connection of their own", asyn
   const keeper = startLeaseKeeper({
     settings: kernel.settings,
     holder,
-    renewMs: 50,
+    renewMs: 1_000,
     onError: () => undefined,
   });
   kernel.after(() => keeper.close());
   const held = Promise.withResolvers<void>();
   const hog = transition(busy, { role: "dispatcher", tenant: null, name: "hog" }, () => held.promise);
-  await until("it renews", () => keeper.lastRenewedAt !== null);
-  const before = keeper.lastRenewedAt;
-  await until("it renews while the pool has no connection left", () => keeper.lastRenewedAt !== before);
-  held.resolve();
-  await hog;
+  try {
+    await until("it renews", () => keeper.lastRenewedAt !== null);
+    const before = keeper.lastRenewedAt;
+    await until("it renews while the pool has no connection left", () => keeper.lastRenewedAt !== before);
+  } finally {
+    held.resolve();
+    await hog;
+  }
 });
 
 test("G13: statements, waits for locks and idle transactions end at their limits", async (t) => {
@@ -151,9 +154,12 @@ test("G13: statements, waits for locks and idle transactions end at their limits
     await held.promise;
   });
   await locked.promise;
-  assert.equal(await within({ lockTimeoutMs: 50 }, lock), "55P03");
-  held.resolve();
-  await holding;
+  try {
+    assert.equal(await within({ lockTimeoutMs: 50 }, lock), "55P03");
+  } finally {
+    held.resolve();
+    await holding;
+  }
 
   // An idle one is ended by the server, and so are its locks.
   const pools = openPools({

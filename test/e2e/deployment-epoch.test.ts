@@ -111,7 +111,7 @@ test("M5: a runtime of an older epoch commits nothing: no transition, no claim, 
     settings: kernel.settings,
     holder,
     leaseUs: seconds(30),
-    renewMs: 50,
+    renewMs: 1_000,
     onError: () => undefined,
     onLost: (lease) => lost.push(lease.resource),
   });

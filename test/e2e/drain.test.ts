@@ -138,16 +138,20 @@ test("M5: a drain waits for whoever began before it, and counts what that still 
   const draining = startDrain(kernel.db, ["jobs"], reason);
   let waits = true;
   void draining.then(() => (waits = false));
-  await until(
-    "the drain is on record",
-    async () => (await kernel.ask("select from holdfast.drains")).length === 1,
-  );
-  const left = await countLeft(kernel.db);
-  assert.ok(waits);
-  open.resolve();
-  await slow;
+  let before: number;
+  try {
+    await until(
+      "the drain is on record",
+      async () => (await kernel.ask("select from holdfast.drains")).length === 1,
+    );
+    before = (await countLeft(kernel.db)).jobs;
+    assert.ok(waits);
+  } finally {
+    open.resolve();
+    await slow;
+  }
   assert.equal(await draining, true);
-  assert.equal((await countLeft(kernel.db)).jobs, left.jobs + 1);
+  assert.equal((await countLeft(kernel.db)).jobs, before + 1);
   await endDrain(kernel.db, ["jobs"], "done");
 });
 
