@@ -1,25 +1,28 @@
-import {
-  createWorker,
-  defineWork,
-  type EffectSafety,
-  legacy,
-  openWork,
-  submit,
-  submitAll,
-} from "../../src/work/sdk.ts";
+import type * as Sdk from "../../src/work/sdk.ts";
 import type { Counter, OpenEngine } from "./engine.ts";
 
-/** Holdfast with a permit for each attempt, fencing, history and forced row-level security. */
+const chunk = 5_000;
+
+/**
+ * Holdfast with a permit for each attempt, fencing, history and forced row-level security. `file` is the bundled
+ * package; with `tenants` each has its share of the items.
+ */
 export const holdfast =
-  (safety: Exclude<EffectSafety, "reconcile_before_retry">): OpenEngine =>
+  (
+    file: string,
+    safety: Exclude<Sdk.EffectSafety, "reconcile_before_retry">,
+    tenants: readonly string[] = ["bench"],
+  ): OpenEngine =>
   async (database) => {
-    const work = await openWork({ database, tenant: "bench", name: "bench", limits: { connectionsMax: 20 } });
+    const sdk = (await import(file)) as typeof Sdk; // what bundle.ts made of it
+    const [tenant = "bench"] = tenants;
+    const work = await sdk.openWork({ database, tenant, name: "bench", limits: { connectionsMax: 20 } });
     let counter: Counter | undefined;
-    const noop = defineWork<{ readonly n: number }, void>({
+    const noop = sdk.defineWork<{ readonly n: number }, void>({
       name: `noop-${safety.replaceAll("_", "-")}`,
       version: "1",
       safety,
-      policy: legacy(),
+      policy: sdk.legacy(),
       run: () => {
         counter?.enter();
         counter?.leave();
@@ -29,22 +32,23 @@ export const holdfast =
     return {
       name: `holdfast ${safety}`,
       submitAll: async (count) => {
-        for (let from = 0; from < count; from += 5_000) {
-          const length = Math.min(5_000, count - from);
-          await submitAll(
-            work,
-            noop,
-            Array.from({ length }, (_, n) => ({ input: { n } })),
-          );
+        const share = Math.ceil(count / tenants.length);
+        for (const one of tenants) {
+          for (let from = 0; from < share; from += chunk) {
+            const length = Math.min(chunk, share - from);
+            const items = Array.from({ length }, (_, n) => ({ input: { n } }));
+            await sdk.submitAll(work, noop, items, { tenant: one });
+          }
         }
       },
-      submit: async () => void (await submit(work, noop, { n: 0 })),
+      submit: async () => void (await sdk.submit(work, noop, { n: 0 })),
       async run(concurrency, count) {
         counter = count;
-        const worker = await createWorker(work, { works: [noop], concurrency });
+        const worker = await sdk.createWorker(work, { works: [noop], concurrency });
         return () => worker.stop();
       },
-      waiting: "select count(*)::int as n from holdfast.leases_work",
+      waiting: `select count(*)::int as n from holdfast.leases_work
+        where due_at <= now() and queue like (select version_number || '.%' from holdfast.work_versions where name = '${noop.name}')`,
       close: () => work.close(),
     };
   };

@@ -110,12 +110,60 @@ export const pgBoss: OpenEngine = async (_, url) => {
   };
 };
 
+interface BullQueue {
+  add(name: string, data: object): Promise<unknown>;
+  addBulk(jobs: readonly object[]): Promise<unknown>;
+  waitUntilReady(): Promise<unknown>;
+  on(event: string, listener: () => void): unknown;
+  close(): Promise<void>;
+}
+
+/** BullMQ on its PostgreSQL backend. */
+export const bullmq: OpenEngine = async (_, url) => {
+  const bull = (await load("bullmq")) as {
+    createPostgresBackend: unknown;
+    Queue: new (name: string, options: object, backend: unknown) => BullQueue;
+    Worker: new (name: string, run: () => Promise<void>, options: object, backend: unknown) => BullQueue;
+  };
+  const connection = { connectionString: url, max: 20, migrate: true };
+  const queue = new bull.Queue("noop", { connection }, bull.createPostgresBackend);
+  queue.on("error", () => undefined);
+  await queue.waitUntilReady();
+  const options = { removeOnComplete: true };
+  return {
+    name: "BullMQ on PostgreSQL",
+    share: 0.1,
+    async submitAll(count) {
+      for (let from = 0; from < count; from += 1_000) {
+        const length = Math.min(1_000, count - from);
+        await queue.addBulk(
+          Array.from({ length }, (_unused, n) => ({ name: "noop", data: { n }, opts: options })),
+        );
+      }
+    },
+    submit: async () => void (await queue.add("noop", { n: 0 })),
+    async run(concurrency, counter) {
+      const work = async () => {
+        counter.enter();
+        await Promise.resolve();
+        counter.leave();
+      };
+      const worker = new bull.Worker("noop", work, { connection, concurrency }, bull.createPostgresBackend);
+      worker.on("error", () => undefined);
+      await worker.waitUntilReady();
+      return () => worker.close();
+    },
+    waiting: null,
+    close: () => queue.close(),
+  };
+};
+
 /** The limit: a batch is claimed by deleting it. What a crash has in hand is lost. */
 export const bareLoop: OpenEngine = async (_, url) => {
   const pool = new Pool({ connectionString: url, max: 20 });
   for (const event of ["error", "connect"] as const) pool.on(event, () => undefined);
   await pool.query(
-    "create table bare (id bigint generated always as identity primary key, input jsonb not null)",
+    "create table if not exists bare (id bigint generated always as identity primary key, input jsonb not null)",
   );
   const engine: Engine = {
     name: "bare loop",

@@ -1,37 +1,43 @@
 /**
- * `npm run bench:work [-- --items 20000 --rounds 3]`: Holdfast beside its peers, on one server, in one run, with
- * `synchronous_commit = on` and `fsync` on. Medians; the engines take turns in each round, so that what else the
- * machine does falls on all of them. Writes the table to standard output.
+ * `npm run bench:work [-- --full]`: Holdfast beside its peers, on one server, in one run, with `synchronous_commit`
+ * and `fsync` on. Medians of `--rounds`; the engines take turns in each round, so that what else the machine does
+ * falls on all of them. `--full`: five rounds, and Holdfast under what makes queues slow. Writes Markdown to standard output.
  */
 import { spawnSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { mkdtemp } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { availableParallelism, loadavg, tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { Client } from "pg";
 import type { ConnectionSettings } from "../../src/core/postgres/pool.ts";
 import { startPostgres } from "../../src/dev/postgres/server.ts";
 import { prepareStore } from "../../src/dev/store.ts";
-import type { Engine, OpenEngine } from "./engine.ts";
+import { bundled } from "./bundle.ts";
+import type { Engine } from "./engine.ts";
+import { engineNames, engineOf } from "./engines.ts";
 import { holdfast } from "./holdfast.ts";
-import { bareLoop, graphileWorker, pgBoss } from "./peers.ts";
+import { type Drained, drain, pickUp, singles } from "./measure.ts";
 
 const { values } = parseArgs({
   options: {
     items: { type: "string", default: "20000" },
-    rounds: { type: "string", default: "3" },
+    rounds: { type: "string" },
     submitMs: { type: "string", default: "2000" },
-    only: { type: "string", default: "" },
+    samples: { type: "string", default: "100" },
+    only: { type: "string", default: engineNames.join() },
+    full: { type: "boolean", default: false },
+    cases: { type: "boolean", default: false },
   },
 });
 const items = Number(values.items);
-const rounds = Number(values.rounds);
+const rounds = Number(values.rounds ?? (values.full ? 5 : 2));
+const concurrencies = [10, 50] as const;
 
 if (!existsSync(join(import.meta.dirname, "node_modules"))) {
   spawnSync("npm", ["ci", "--ignore-scripts"], { cwd: import.meta.dirname, stdio: "inherit" });
 }
-
+const file = await bundled();
 const postgres = await startPostgres({
   directory: await mkdtemp(join(tmpdir(), "holdfast-bench-")),
   throwaway: true,
@@ -42,24 +48,6 @@ const postgres = await startPostgres({
     max_connections: "200",
   },
 });
-const engines: readonly (readonly [name: string, OpenEngine])[] = (
-  [
-    ["holdfast", holdfast("idempotent")],
-    ["strict", holdfast("manual_resolution")],
-    ["graphile", graphileWorker],
-    ["boss", pgBoss],
-    ["bare", bareLoop],
-  ] as const
-).filter(([name]) => values.only === "" || values.only.split(",").includes(name));
-
-interface Measured {
-  readonly bulk: number[];
-  readonly single: number[];
-  readonly drain: Record<number, number[]>;
-  readonly walSubmit: number[];
-  readonly walDrain: number[];
-  readonly flight: Record<number, number>;
-}
 
 const url = ({ user, password, host, port }: ConnectionSettings, database: string) =>
   `postgresql://${encodeURIComponent(user)}:${encodeURIComponent(password)}@/${database}?host=${encodeURIComponent(host)}&port=${port}`;
@@ -67,119 +55,165 @@ const url = ({ user, password, host, port }: ConnectionSettings, database: strin
 /** Both of ours use one store, which is made once. */
 let store: Promise<ConnectionSettings> | undefined;
 
-async function openOn(
-  name: string,
-  open: OpenEngine,
-): Promise<{ readonly engine: Engine; readonly admin: Client }> {
-  const isPeer = open === graphileWorker || open === pgBoss || open === bareLoop;
-  const settings = isPeer
-    ? { ...postgres.connection, database: `bench_${name}` }
-    : await (store ??= prepareStore(postgres.connection, "bench", () => undefined));
-  if (isPeer) {
-    const server = new Client(postgres.connection);
-    await server.connect();
-    await server.query(`create database ${settings.database}`);
-    await server.end();
-  }
-  const admin = new Client({ ...postgres.connection, database: settings.database });
+async function databaseOf(name: string): Promise<ConnectionSettings> {
+  if (name === "holdfast" || name === "strict")
+    return (store ??= prepareStore(postgres.connection, "bench", () => undefined));
+  const server = new Client(postgres.connection);
+  await server.connect();
+  await server.query(`create database bench_${name}`);
+  await server.end();
+  return { ...postgres.connection, database: `bench_${name}` };
+}
+
+async function adminOf(database: string): Promise<Client> {
+  const admin = new Client({ ...postgres.connection, database });
   await admin.connect();
-  if (!isPeer)
+  return admin;
+}
+
+interface Opened {
+  readonly name: string;
+  readonly engine: Engine;
+  readonly admin: Client;
+  readonly database: ConnectionSettings;
+}
+
+async function openOn(name: string): Promise<Opened> {
+  const database = await databaseOf(name);
+  const admin = await adminOf(database.database);
+  if (name === "holdfast" || name === "strict")
     await admin.query("insert into holdfast.tenants (tenant_id) values ('bench') on conflict do nothing");
-  return { engine: await open(settings, url(postgres.connection, settings.database)), admin };
+  const engine = await engineOf(name, file)(database, url(postgres.connection, database.database));
+  return { name, engine, admin, database };
 }
 
-async function wal(admin: Client): Promise<number> {
-  const { rows } = await admin.query<{ at: number }>(
-    "select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::float8 as at",
-  );
-  return rows[0]?.at ?? 0;
-}
+const median = (numbers: readonly number[]) => numbers.toSorted((a, b) => a - b)[numbers.length >> 1] ?? 0;
+const row = (cells: readonly (string | number)[]) =>
+  console.log(`| ${cells.map((cell) => (typeof cell === "number" ? Math.round(cell) : cell)).join(" | ")} |`);
+const load = () => loadavg()[0]?.toFixed(1);
 
-async function drainOnce(engine: Engine, admin: Client, concurrency: number, into: Measured): Promise<void> {
-  const before = await wal(admin);
-  const submitted = performance.now();
-  await engine.submitAll(items);
-  into.bulk.push((items / (performance.now() - submitted)) * 1_000);
-  into.walSubmit.push(((await wal(admin)) - before) / items);
-  await admin.query("vacuum analyze");
-  let [ran, flying, most] = [0, 0, 0];
-  const finished = Promise.withResolvers<undefined>();
-  const counter = {
-    enter: () => void (most = Math.max(most, ++flying)),
-    leave() {
-      flying -= 1;
-      ran += 1;
-      if (ran === items) finished.resolve(undefined);
-    },
-  };
-  const from = await wal(admin);
-  const started = performance.now();
-  const stop = await engine.run(concurrency, counter);
-  await finished.promise;
-  for (;;) {
-    const { rows } = await admin.query<{ n: number }>(engine.waiting);
-    if (rows[0]?.n === 0) break;
+console.log(
+  `${items} items, median of ${rounds} rounds, ${availableParallelism()} processors, load ${load()} at the start\n`,
+);
+const open: Opened[] = [];
+for (const name of values.only.split(",")) open.push(await openOn(name));
+const drained = new Map<string, Drained[]>();
+for (let round = 0; round < rounds; round += 1) {
+  for (const { name, engine, admin } of open) {
+    for (const concurrency of concurrencies) {
+      const one = await drain(engine, admin, { items, concurrency, serverPid: postgres.pid });
+      const key = `${name} ${concurrency}`;
+      drained.set(key, [...(drained.get(key) ?? []), one]);
+    }
   }
-  (into.drain[concurrency] ??= []).push((items / (performance.now() - started)) * 1_000);
-  into.walDrain.push(((await wal(admin)) - from) / items);
-  into.flight[concurrency] = Math.max(into.flight[concurrency] ?? 0, most);
-  if (most > concurrency)
-    throw new Error(`${engine.name} had ${most} handlers in flight, with a concurrency of ${concurrency}`);
+}
+row([
+  "engine",
+  "drain at 10",
+  "at 50",
+  "bulk",
+  "single, 16 callers",
+  "log, submit",
+  "log, run",
+  "rows, run",
+  "server µs",
+  "program µs",
+]);
+row(["---", ...Array.from({ length: 9 }, () => "---:")]);
+for (const { name, engine } of open) {
+  const all = concurrencies.map((concurrency) => drained.get(`${name} ${concurrency}`) ?? []);
+  const of = (fact: keyof Drained) => median(all.flat().map((one) => one[fact]));
+  const single: number[] = [];
+  for (let round = 0; round < rounds; round += 1) single.push(await singles(engine, Number(values.submitMs)));
+  const rates = all.map((some) => median(some.map(({ rate }) => rate)));
+  row([
+    engine.name,
+    ...rates,
+    of("bulk"),
+    median(single),
+    of("walSubmit"),
+    of("walRun"),
+    of("rows").toFixed(1),
+    of("server"),
+    of("program"),
+  ]);
+}
+console.log(`\nload ${load()}\n`);
+
+// What the single submissions left is run before anything is timed.
+for (const { engine, admin } of open) {
+  const stop = await engine.run(50, { enter: () => undefined, leave: () => undefined });
+  for (let tries = 0; tries < 600; tries += 1) {
+    const { rows } = await admin.query<{ n: number }>(engine.waiting ?? "select 0 as n");
+    if (rows[0]?.n === 0) break;
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
   await stop();
 }
-
-async function singles(engine: Engine, into: Measured): Promise<void> {
-  let count = 0;
-  const started = performance.now();
-  const caller = async () => {
-    while (performance.now() - started < Number(values.submitMs)) {
-      await engine.submit();
-      count += 1;
-    }
-  };
-  await Promise.all(Array.from({ length: 16 }, caller));
-  into.single.push((count / (performance.now() - started)) * 1_000);
-}
-
-const open: Awaited<ReturnType<typeof openOn>>[] = [];
-for (const [name, opener] of engines) open.push(await openOn(name, opener));
-const results = new Map<string, Measured>();
-for (let round = 0; round < rounds; round += 1) {
-  for (const { engine, admin } of open) {
-    const into = results.get(engine.name) ?? {
-      bulk: [],
-      single: [],
-      drain: {},
-      walSubmit: [],
-      walDrain: [],
-      flight: {},
-    };
-    results.set(engine.name, into);
-    for (const concurrency of [10, 50]) await drainOnce(engine, admin, concurrency, into);
-  }
-}
-for (const { engine } of open) await singles(engine, results.get(engine.name) as Measured);
-
-const median = (numbers: readonly number[] = []) =>
-  Math.round(numbers.toSorted((a, b) => a - b)[numbers.length >> 1] ?? 0);
-console.log(`\n${items} items, median of ${rounds}; items a second, bytes of write-ahead log an item\n`);
-console.log(
-  "| engine | drain at 10 | drain at 50 | bulk submit | single submits, 16 callers | log, submit | log, run |",
-);
-console.log("|---|---:|---:|---:|---:|---:|---:|");
-for (const [name, { drain, bulk, single, walSubmit, walDrain }] of results) {
-  const cells = [
-    median(drain[10]),
-    median(drain[50]),
-    median(bulk),
-    median(single),
-    median(walSubmit),
-    median(walDrain),
-  ];
-  console.log(`| ${name} | ${cells.join(" | ")} |`);
+row(["pick-up, ms", "p50", "p99"]);
+row(["---", "---:", "---:"]);
+for (const { name, engine, database } of open) {
+  if (name === "bare" || name === "bullmq") continue;
+  const task = { name, file, database, url: url(postgres.connection, database.database) };
+  const waits = await pickUp(engine, task, Number(values.samples));
+  const at = (share: number) => (waits[Math.floor(waits.length * share)] ?? 0).toFixed(1);
+  row([engine.name, at(0.5), at(0.99)]);
 }
 for (const { engine, admin } of open) {
   await engine.close();
   await admin.end();
 }
+if (values.full || values.cases) await cases();
 await postgres.stop();
+
+/** Holdfast alone, under what makes queues slow. */
+async function cases(): Promise<void> {
+  const database = await prepareStore(postgres.connection, "bench", () => undefined);
+  const admin = await adminOf(database.database);
+  const names = Array.from({ length: 1_000 }, (_, n) => `t${n}`);
+  await admin.query(
+    "insert into holdfast.tenants (tenant_id) select 'bench' union all select unnest($1::text[]) on conflict do nothing",
+    [names],
+  );
+  const plain = await holdfast(file, "idempotent")(database, "");
+  const many = await holdfast(file, "idempotent", names)(database, "");
+  const measured = async (what: string, engine: Engine) => {
+    const rates: number[] = [];
+    for (let round = 0; round < rounds; round += 1)
+      rates.push((await drain(engine, admin, { items, concurrency: 50, serverPid: postgres.pid })).rate);
+    row([what, median(rates)]);
+  };
+  console.log("");
+  row(["holdfast idempotent, drain at 50", "items a second"]);
+  row(["---", "---:"]);
+  await measured("plain", plain);
+  await measured("1,000 tenants of 20 items", many);
+  const snapshot = await adminOf(database.database);
+  await snapshot.query("begin isolation level repeatable read");
+  await snapshot.query("select count(*) from holdfast.store");
+  await measured("with an idle snapshot held", plain);
+  await snapshot.query("rollback");
+  await snapshot.end();
+  const copies = (table: string, change: string) => `
+    insert into holdfast.${table}
+    select r.* from (select * from holdfast.${table} limit 1) o, generate_series(1, 1000000) n,
+      lateral jsonb_populate_record(o::holdfast.${table}, ${change}) r`;
+  await admin.query("vacuum analyze");
+  await plain.submitAll(1);
+  await admin.query(
+    copies(
+      "leases_work",
+      `jsonb_build_object('resource_id', gen_random_uuid(), 'due_at', now() + interval '1 day' + n * interval '1 ms', 'wake_at', now() + interval '1 day' + n * interval '1 ms')`,
+    ),
+  );
+  await measured("with a million due later", plain);
+  await admin.query("delete from holdfast.leases_work");
+  await admin.query(copies("work_history", "jsonb_build_object('work_id', gen_random_uuid())"));
+  await admin.query(
+    copies("work_items", "jsonb_build_object('work_id', gen_random_uuid(), 'idempotency_key', null)"),
+  );
+  await measured("with a million finished", plain);
+  await plain.close();
+  await many.close();
+  await admin.end();
+}

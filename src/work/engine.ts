@@ -1,21 +1,19 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { isHoldfastError } from "../core/errors.ts";
-import type { IncarnationId } from "../core/ids.ts";
 import { monotonicMs } from "../core/monotonic.ts";
-import type { KeptOne, LeaseKeeper } from "../core/postgres/lease-keeper.ts";
-import { sqlstateOf } from "../core/postgres/sqlstate.ts";
-import type { Database } from "../core/postgres/transition.ts";
-import { type Microseconds, toMilliseconds } from "../core/time.ts";
-import type { Boundary } from "./counters.ts";
+import type { KeptOne } from "../core/postgres/lease-keeper.ts";
+import { toMilliseconds } from "../core/time.ts";
+import { permittable } from "./choice.ts";
 import type { WorkDefinition } from "./define.ts";
+import type { Engine, EngineOptions } from "./engine-options.ts";
 import { handle } from "./handler.ts";
+import { lookMax, openLines, takeNoneMs } from "./lines.ts";
 import { pacing } from "./pacing.ts";
+import { passes } from "./passing.ts";
 import { reconcileOne } from "./reconcile.ts";
-import { permitsAhead } from "./safety.ts";
 import {
   type Claimed,
   type Claims,
-  type Cursor,
   claimWork,
   type Done,
   leaseOf,
@@ -41,48 +39,14 @@ interface Ready {
   readonly kept: KeptOne;
 }
 
-export interface EngineOptions {
-  readonly db: Database;
-  readonly holder: IncarnationId;
-  readonly keeper: Pick<LeaseKeeper, "holdAll">;
-  /** The lanes that are looked into, each with what runs its items. */
-  readonly lanes: ReadonlyMap<string, WorkDefinition>;
-  /** Handlers in flight, at most. */
-  readonly concurrency: number;
-  readonly leaseUs: Microseconds;
-  /** How long running handlers are waited for when the engine stops; then their signals abort. */
-  readonly graceMs: number;
-  /** Under which policy late results are kept. */
-  readonly retention: string | null;
-  readonly onError: (error: unknown, what: string) => void;
-  /** For counting; never throws. */
-  readonly onSettled?: (name: string, outcome: string) => void;
-  /** For counting; never throws. */
-  readonly onRefused?: (name: string, boundary: Boundary, reason: string) => void;
-  /** After a commit that settled something. */
-  readonly onTurn?: () => void;
-}
-
-/** Claims, permits, runs and settles, until it is stopped. */
-export interface Engine {
-  /** Something may be due: look now. */
-  wake(): void;
-  readonly inFlight: number;
-  stop(): Promise<void>;
-}
-
 const claimMax = 500;
 const turnMax = 500;
 /** While one turn is at the database this side prepares the next and runs what the one before permitted. */
 const turnsMax = 2;
+/** Two small turns cost the database more than one: each has its own commit. */
+const besideMin = 128;
 /** Code that never pauses keeps the event loop no longer than this. */
 const unbrokenMs = 10;
-/** How long turns may take from the lines that a claim has seen: what is due in others waits no longer. */
-const linesForMs = 100;
-/** While turns take for themselves, a claim is only made to see other lines, and what was passed over. */
-const lookMax = 50;
-/** A turn that was refused with what it would take is sent without; so long none takes anything. */
-const takeNoneMs = 5_000;
 const retryFirstMs = 50;
 const retryMaxMs = 2_000;
 
@@ -103,11 +67,7 @@ export function startEngine(options: EngineOptions): Engine {
   /** Claimed, and waiting for the reconciler of their version. */
   const asking: Claimed[] = [];
   const background = new Set<Promise<void>>();
-  /** Where turns take from, and the turn that has said so. */
-  let lines:
-    | { readonly from: readonly Cursor[]; readonly untilMs: number; readonly turn: number }
-    | undefined;
-  let noneUntilMs = 0;
+  const lines = openLines(lanes);
   let turnCount = 0;
   let running = 0;
   let reconciling = 0;
@@ -157,23 +117,22 @@ export function startEngine(options: EngineOptions): Engine {
 
   function wantsClaim(): boolean {
     if (!woken || stopping.signal.aborted || claimed.length >= pace.lowWater()) return false;
-    return lines === undefined || lines.untilMs <= monotonicMs();
+    return lines.stale;
   }
 
-  /** The first turn is sent for anything, another one only when it is about as large as the one before it. */
+  /** The first turn is sent for anything, another one beside it only when it is worth one. */
   function wantsTurn(): boolean {
     if (turns.length >= turnsMax) return false;
     if (givesBack()) return true;
-    const next = permittable();
+    const next = choose();
     const size = done.length + next.length + takeable(next.length);
-    return turns.length === 0 ? size > 0 : size >= Math.max(2, (turns[0] ?? 0) / 2);
+    return turns.length === 0 ? size > 0 : size >= Math.max(besideMin, (turns[0] ?? 0) / 2);
   }
 
   async function claim(): Promise<void> {
     claiming = true;
     woken = false;
-    const limit =
-      lines === undefined ? pace.claimSize(claimMax) : Math.min(lookMax, pace.claimSize(claimMax));
+    const limit = Math.min(lines.from.length === 0 ? claimMax : lookMax, pace.claimSize(claimMax));
     const startedMs = monotonicMs();
     try {
       const claims = await claimWork(db, {
@@ -186,18 +145,12 @@ export function startEngine(options: EngineOptions): Engine {
       pace.claimed(taken, limit);
       claimPauseMs = retryFirstMs;
       claimed.push(...claims.claimed);
-      const now = monotonicMs();
-      // A look is worth more the longer it took.
-      const untilMs = now + Math.max(linesForMs, 10 * (now - startedMs));
-      lines =
-        lineUp(claims.cursors) && now >= noneUntilMs
-          ? { from: claims.cursors, untilMs, turn: turnCount }
-          : undefined;
+      lines.seen(claims.cursors, turnCount, startedMs);
       // A full batch: there is more. What was taken may also stand in the way of more.
       woken ||= taken >= limit || claims.lost.length > 0;
       await attend(claims);
     } catch (error) {
-      lines = undefined;
+      lines.drop(0);
       options.onError(error, "work could not be claimed");
       if (isHoldfastError(error, "deployment_fenced")) options.onRefused?.("", "claim", error.code);
       woken = true;
@@ -208,24 +161,19 @@ export function startEngine(options: EngineOptions): Engine {
     }
   }
 
-  /** Lines are taken from when all of them may be permitted ahead, or none: one number says then how many. */
-  function lineUp(cursors: readonly Cursor[]): boolean {
-    const kinds = new Set(
-      cursors.map(([lane]) => permitsAhead[lanes.get(lane)?.safety ?? "manual_resolution"]),
-    );
-    return kinds.size === 1;
+  /** Of what is claimed, what the next turn asks permits for. */
+  function choose(): Claimed[] {
+    if (stopping.signal.aborted || claimed.length === 0) return [];
+    const taken = running + ready.length + asked;
+    const standing = { lanes, concurrency, ahead: pace.ahead(), taken, max: turnMax };
+    return permittable(claimed, standing, monotonicMs());
   }
 
-  /** How many items a turn may take beside those that it asks for. */
+  /** How many items it may take from the lines beside those. */
   function takeable(asking: number): number {
-    const [first] = lines?.from ?? [];
-    const work = first && lanes.get(first[0]);
-    if (work === undefined || stopping.signal.aborted || claimed.length > asking) return 0;
-    const ahead = permitsAhead[work.safety] ? pace.ahead() : 0;
-    return Math.max(
-      0,
-      Math.min(turnMax - asking, concurrency + ahead - (running + ready.length + asked + asking)),
-    );
+    if (lines.from.length === 0 || stopping.signal.aborted || claimed.length > asking) return 0;
+    const room = concurrency + (lines.ahead ? pace.ahead() : 0) - (running + ready.length + asked + asking);
+    return Math.max(0, Math.min(turnMax - asking, room));
   }
 
   async function attend({ lost, toReconcile }: Claims): Promise<void> {
@@ -273,42 +221,13 @@ export function startEngine(options: EngineOptions): Engine {
     }
   }
 
-  /**
-   * Of what is claimed, in order, what may have a permit now: some only when a handler is free for it. What is no
-   * longer ours is left out: somebody else will claim it.
-   */
-  function permittable(): Claimed[] {
-    if (stopping.signal.aborted || claimed.length === 0) return [];
-    const taken = running + ready.length + asked;
-    const bound = Math.min(concurrency + pace.ahead(), taken + turnMax);
-    if (taken >= bound) return [];
-    const now = monotonicMs();
-    const chosen: Claimed[] = [];
-    let strict = 0;
-    for (const item of claimed) {
-      if (taken + chosen.length >= bound) break;
-      const work = lanes.get(item.lane);
-      if (work === undefined || item.heldUntilMs <= now) continue;
-      if (!permitsAhead[work.safety]) {
-        if (taken + chosen.length >= concurrency) continue;
-        strict += 1;
-      } else if (strict > 0 && taken + chosen.length >= concurrency) {
-        // A strict one in this turn runs at once, so nothing is put before it.
-        break;
-      }
-      chosen.push(item);
-    }
-    return chosen;
-  }
-
   async function turn(): Promise<void> {
     const settle = done.splice(0, turnMax);
     if (stopping.signal.aborted) settle.push(...givenBack());
-    const next = permittable();
+    const next = choose();
     forget(next);
     const limit = takeable(next.length);
-    const from = lines?.from ?? [];
-    const take = limit > 0 ? { lines: from, limit, leaseUs: options.leaseUs } : null;
+    const take = limit > 0 ? { lines: lines.from, limit, leaseUs: options.leaseUs } : null;
     const number = (turnCount += 1);
     const size = settle.length + next.length + limit;
     turns.push(size);
@@ -318,28 +237,21 @@ export function startEngine(options: EngineOptions): Engine {
       const result = await turnWork(db, holder, settle, next, take).finally(() => {
         asked -= next.length + limit;
       });
-      if (take !== null) goOn(result.cursors, number);
+      if (take !== null) lines.goOn(result.cursors, number);
+      woken ||= take !== null;
       pace.turned(monotonicMs() - startedMs);
       turnPauseMs = retryFirstMs;
       if (settle.length > 0) options.onTurn?.();
       await accept(result, settle);
     } catch (error) {
       if (take !== null) {
-        lines = undefined;
+        lines.drop(takeNoneMs);
         woken = true;
-        noneUntilMs = monotonicMs() + takeNoneMs;
       }
       await salvage(settle, next, error, take);
     } finally {
       turns.splice(turns.indexOf(size), 1);
     }
-  }
-
-  /** Of two turns under way the later one has seen more. Lines that have ended are looked for again by a claim. */
-  function goOn(from: readonly Cursor[], turn: number): void {
-    if (lines === undefined || turn < lines.turn) return;
-    lines = from.length === 0 ? undefined : { ...lines, from, turn };
-    woken = true;
   }
 
   function forget(next: readonly Claimed[]): void {
@@ -584,9 +496,3 @@ export function startEngine(options: EngineOptions): Engine {
     },
   };
 }
-
-/** Of the way to the database or its load, and of no item: locks and statements that ran out of time are, too. */
-function passes(error: unknown): boolean {
-  return isHoldfastError(error, "unavailable") || timeouts.has(sqlstateOf(error) ?? "");
-}
-const timeouts: ReadonlySet<string> = new Set(["55P03", "57014", "25P04"]);

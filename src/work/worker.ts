@@ -1,3 +1,4 @@
+import { setTimeout as delay } from "node:timers/promises";
 import { HoldfastError } from "../core/errors.ts";
 import { registerIncarnation } from "../core/incarnation.store.ts";
 import { leaseTime, renewEveryMs } from "../core/lease.ts";
@@ -9,7 +10,8 @@ import { startSequencer } from "../core/sequencer.ts";
 import { type Microseconds, toMilliseconds } from "../core/time.ts";
 import type { WorkMetric } from "./counters.ts";
 import type { WorkDefinition } from "./define.ts";
-import { type Engine, type EngineOptions, startEngine } from "./engine.ts";
+import { startEngine } from "./engine.ts";
+import type { Engine, EngineOptions } from "./engine-options.ts";
 import type { Work } from "./handle.ts";
 import { openedWork } from "./opened.ts";
 import { registerRunner, registerVersion } from "./version.store.ts";
@@ -49,6 +51,8 @@ export interface WorkerOptions {
 /** A ring for each turn would wake every process two thousand times a second. */
 const ringEveryMs = 50;
 const concurrencyMax = 1_000;
+/** Without a database a worker starts all the same, and tries. */
+const keeperStartsMs = 5_000;
 
 /** Register what this process runs (W2), and run it until stopped. */
 export async function createWorker(work: Work, options: WorkerOptions): Promise<Worker> {
@@ -81,6 +85,8 @@ export async function createWorker(work: Work, options: WorkerOptions): Promise<
     onError: (error) => onError(error, "leases could not be renewed"),
     onLost: () => counting(options).onRefused?.("", "renewal", "lost"),
   });
+  // A handler may stand on the event loop from its first moment on: somebody has to renew its lease already.
+  await Promise.race([keeper.atWork, delay(keeperStartsMs, undefined, { ref: false })]);
   const lookout = startLookout({
     db,
     doorbell,

@@ -146,6 +146,7 @@ async function round(): Promise<number> {
     line.reset();
     return retryMs;
   }
+  if (getShared(settings.renewedAt) === 0) say({ type: "at work" });
   setShared(settings.renewedAt, sentAt);
   let busy = false;
   for (const { place, state, left_us, cancelled } of answer) {

@@ -41,6 +41,8 @@ export interface LeaseKeeper {
   holdAll(leases: readonly TimedLease[]): readonly KeptOne[];
   /** When the last successful round began, on the monotonic clock; null before the first. For readiness. */
   readonly lastRenewedAt: number | null;
+  /** Resolves when the first round has succeeded, or when it is closed: until then nothing is renewed. */
+  readonly atWork: Promise<void>;
   /** How many leases of each kind it renews now. */
   held(): ReadonlyMap<string, number>;
   /** Ends the thread, its connection, and the incarnation. Leases still held are no longer renewed. */
@@ -82,6 +84,8 @@ export type FromThread =
   | { readonly type: "lost"; readonly block: number; readonly place: number }
   /** Its end was asked for. It is still held, and renewed until it is dropped. */
   | { readonly type: "cancelled"; readonly block: number; readonly place: number }
+  /** After the first round that succeeded. */
+  | { readonly type: "at work" }
   | { readonly type: "error"; readonly message: string };
 
 const closeMaxMs = 5_000;
@@ -115,6 +119,10 @@ export function startLeaseKeeper(options: {
   /** Those that were taken one at a time, by their names: they are dropped by these. */
   const alone = new Map<string, Kept>();
   let blockId = 0;
+  let atWork = () => {};
+  const begun = new Promise<void>((resolve) => {
+    atWork = resolve;
+  });
   let closing = false;
   let timer: NodeJS.Timeout | undefined;
   let checksAt = Number.POSITIVE_INFINITY;
@@ -133,6 +141,7 @@ export function startLeaseKeeper(options: {
     });
     thread.on("message", (message: FromThread) => {
       if (message.type === "error") options.onError(new Error(`the lease keeper: ${message.message}`));
+      else if (message.type === "at work") atWork();
       else {
         const one = blocks.get(message.block)?.kept[message.place];
         if (message.type === "lost") one?.lose();
@@ -215,6 +224,7 @@ export function startLeaseKeeper(options: {
   }
 
   return {
+    atWork: begun,
     holdAll,
     hold(lease) {
       const [one] = holdAll([lease]);
@@ -244,6 +254,7 @@ export function startLeaseKeeper(options: {
     async close() {
       if (closing) return;
       closing = true;
+      atWork();
       clearInterval(ticking);
       post({ type: "close" });
       const overdue = setTimeout(() => void worker.terminate(), closeMaxMs);
