@@ -5,9 +5,9 @@
  */
 import { spawnSync } from "node:child_process";
 import { existsSync } from "node:fs";
-import { mkdtemp } from "node:fs/promises";
+import { mkdtemp, rm } from "node:fs/promises";
 import { availableParallelism, loadavg, tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { parseArgs } from "node:util";
 import { Client } from "pg";
 import type { ConnectionSettings } from "../../src/core/postgres/pool.ts";
@@ -165,6 +165,7 @@ for (const { engine, admin } of open) {
 }
 if (values.full || values.cases) await cases();
 await postgres.stop();
+await rm(dirname(file), { recursive: true });
 
 /** Holdfast alone, under what makes queues slow. */
 async function cases(): Promise<void> {
