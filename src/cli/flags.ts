@@ -1,4 +1,5 @@
 import { InvalidArgumentError, Option } from "commander";
+import { duration } from "../config/readers.ts";
 import { type OutputFormat, outputFormats } from "./context.ts";
 
 /** The flags' own parsers; what they throw names the flag and ends as a usage error. */
@@ -30,4 +31,17 @@ export function numberFlag(flags: string, description: string, minimum: number, 
 /** How much of a list. */
 export function limitFlag(): Option {
   return numberFlag("--limit <number>", "at most so many", 1, 100_000).default(50);
+}
+
+/** A duration such as `30d`, `12h` or `1h30m`, in microseconds. */
+export function durationFlag(flags: string, description: string, usual: string): Option {
+  return new Option(flags, description)
+    .argParser((text: string) => {
+      try {
+        return duration(text);
+      } catch (error) {
+        throw new InvalidArgumentError(`It ${error instanceof Error ? error.message : String(error)}.`);
+      }
+    })
+    .default(duration(usual), usual);
 }

@@ -1,5 +1,4 @@
 import { Command, InvalidArgumentError, Option } from "commander";
-import { duration } from "../config/readers.ts";
 import { databaseOf } from "../config.ts";
 import { isHoldfastError } from "../core/errors.ts";
 import { brandId, isTenantId, isUuid, type TenantId } from "../core/ids.ts";
@@ -14,10 +13,11 @@ import {
   rotateToken,
 } from "../core/tenant.store.ts";
 import { isGrantedScope, scopes } from "../core/tenant.ts";
-import { formatInstant, type Instant } from "../core/time.ts";
+import { formatInstant, type Instant, type Microseconds } from "../core/time.ts";
+import { writeDuration } from "../wire/duration.ts";
 import { type CommandContext, type OutputFormat, printValue } from "./context.ts";
 import { UsageError } from "./failures.ts";
-import { outputFlag } from "./flags.ts";
+import { durationFlag, outputFlag } from "./flags.ts";
 import { withOperator } from "./operator.ts";
 import { tableText } from "./table.ts";
 import { age } from "./time-text.ts";
@@ -27,7 +27,7 @@ interface TokenFlags {
   readonly tenant: string;
   readonly principal: string;
   readonly scope: string[];
-  readonly lifetime: string;
+  readonly lifetime: Microseconds;
 }
 
 /** `holdfast token`: works on the database, as the operator role, because before the first token there is no API. */
@@ -39,7 +39,7 @@ export function tokenCommand(context: CommandContext): Command {
     .requiredOption("--tenant <id>", "made when it is new")
     .requiredOption("--principal <name>", "who will use it; made when it is new")
     .addOption(scopeFlag())
-    .option("--lifetime <duration>", "how long it is good", "90d")
+    .addOption(durationFlag("--lifetime <duration>", "how long it is good", "90d"))
     .addHelpText(
       "after",
       `
@@ -60,7 +60,7 @@ Scopes: ${scopes.join(", ")}. One with a resource's id behind it, such as jobs:r
           tenant,
           principal,
           scopes: wanted,
-          lifetime: duration(flags.lifetime),
+          lifetime: flags.lifetime,
         });
         await context.terminal.err(
           `token ${id} of ${flags.principal} in ${flags.tenant}; it is not shown again:\n`,
@@ -88,20 +88,20 @@ Scopes: ${scopes.join(", ")}. One with a resource's id behind it, such as jobs:r
     .command("rotate <id>")
     .description("make a successor with the same rights; the old one stays good for the overlap")
     .requiredOption("--tenant <id>", "whose it is")
-    .option("--overlap <duration>", "how long both are good", "24h")
+    .addOption(durationFlag("--overlap <duration>", "how long both are good", "24h"))
     .addHelpText(
       "after",
       "\nExamples:\n  $ holdfast token rotate 01976b2c-0000-7000-8000-000000000000 --tenant acme --overlap 1h",
     )
-    .action((id: string, flags: Pick<TokenFlags, "tenant"> & { readonly overlap: string }) =>
+    .action((id: string, flags: Pick<TokenFlags, "tenant"> & { readonly overlap: Microseconds }) =>
       withOperator(databaseOf(context.config), "holdfast/token", async (db) => {
         const made = await rotateToken(db, {
           tenant: tenantOf(flags.tenant),
           token: tokenIdOf(id),
-          overlap: duration(flags.overlap),
+          overlap: flags.overlap,
         });
         await context.terminal.err(
-          `token ${made.id} follows ${id}, which is good for ${flags.overlap} more; it is not shown again:\n`,
+          `token ${made.id} follows ${id}, which is good for ${writeDuration(flags.overlap)} more; it is not shown again:\n`,
         );
         await context.terminal.out(`${made.token}\n`);
       }),
