@@ -35,7 +35,7 @@ await build({
   splitting: true,
   format: "esm",
   platform: "node",
-  target: "node22",
+  target: "node20",
   // Dependencies are installed beside the package, at the versions that it pins.
   packages: "external",
   // A checkout's own: the package says so when it is asked for.

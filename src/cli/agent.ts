@@ -31,7 +31,9 @@ export function agentCommand(context: CommandContext, program: Command): Command
   return command;
 }
 
-export async function agentNamed(client: Client, name: string): Promise<AgentView> {
+/** By its name, or as `get agents -o name` prints it. */
+export async function agentNamed(client: Client, typed: string): Promise<AgentView> {
+  const name = typed.replace(/^agents?\//, "");
   const found = await findAgent(client, name);
   if (found === undefined) throw new HoldfastError("not_found", `there is no agent ${name}`);
   return found;

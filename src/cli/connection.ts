@@ -19,9 +19,9 @@ interface Server {
   readonly token: string | undefined;
 }
 
-/** A person waits for a refused connection; whoever follows a job waits out the server's restart. */
+/** A person waits for a refused connection, not for half a minute without a word; whoever follows a job waits out the server's restart. */
 const retry: Pick<ClientOptions, "retry" | "streamRetry"> = {
-  retry: { triesMax: 4, firstMs: 100 },
+  retry: { triesMax: 4, firstMs: 100, retryAfterMsMax: 5_000 },
   streamRetry: { triesMax: 20, longestMs: 5000 },
 };
 

@@ -14,6 +14,7 @@ import {
 } from "./contexts.ts";
 import { UsageError } from "./failures.ts";
 import { printList } from "./listing.ts";
+import { spelled } from "./program-name.ts";
 import { at, serverCommand } from "./server-command.ts";
 
 /** `holdfast context …`: servers by short names. Nothing here asks a server. */
@@ -81,7 +82,7 @@ export function contextCommand(context: CommandContext, program: Command): Comma
         heading: ["", "NAME", "URL", "TOKEN FILE"],
         row: (one) => [one.current ? "*" : " ", one.name, one.url, one.token_file ?? ""],
         nameOf: ({ name }) => name,
-        none: "no contexts; `holdfast context set NAME --url URL` makes one",
+        none: spelled("no contexts; `holdfast context set NAME --url URL` makes one"),
       },
       items,
       false,

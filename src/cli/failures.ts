@@ -98,7 +98,7 @@ const typedNext: Partial<Record<ErrorCode, string>> = {
   precondition_required: "Look at it again and repeat the command.",
   too_many_streams: "End what follows or watches elsewhere, or wait for `Retry-After` seconds.",
   invalid_idempotency_key: "Give --idempotency-key 1 to 255 visible ASCII characters without spaces.",
-  idempotency_conflict: "Give another --idempotency-key: this one was used for another request.",
+  idempotency_conflict: "Give another key: this one was used for another request.",
   payload_too_large: "Make the file smaller.",
 };
 

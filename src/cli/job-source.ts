@@ -38,8 +38,22 @@ export async function readResource<T>(
   }
 }
 
-/** At most one byte more than a job file may have: enough to know that it is too large. */
-export async function readBounded(file: string): Promise<Uint8Array> {
+/** As text. Too much of it, or what is no UTF-8, is wrong usage. */
+export async function readText(file: string): Promise<string> {
+  const name = file === "-" ? "standard input" : file;
+  const bytes = await readBounded(file);
+  if (bytes.byteLength > jobLimits.fileBytesMax) {
+    throw new UsageError(`${name} is too large: at most ${jobLimits.fileBytesMax} bytes are read`);
+  }
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    throw new UsageError(`${name} is not UTF-8`);
+  }
+}
+
+/** At most a little more than a job file may have: enough to know that it is too large. */
+async function readBounded(file: string): Promise<Uint8Array> {
   const parts: Buffer[] = [];
   let size = 0;
   try {

@@ -4,6 +4,7 @@ import { rotateDeployment } from "../core/deployment.store.ts";
 import { HoldfastError } from "../core/errors.ts";
 import { connectDirect } from "../core/postgres/direct.ts";
 import type { ConnectionSettings } from "../core/postgres/pool.ts";
+import { sqlstateOf } from "../core/postgres/sqlstate.ts";
 import { type MigrationEffect, readCatalogue } from "../core/schema/catalogue.ts";
 import { applySchema } from "../core/schema/migrate.ts";
 import {
@@ -233,6 +234,11 @@ async function withSession<T>(
   const client = await connectDirect(settingsOf(context, flags), "holdfast schema");
   try {
     return await body(client);
+  } catch (error) {
+    if (sqlstateOf(error) !== "42501" || !(error instanceof Error)) throw error;
+    throw new HoldfastError("owner_required", `this login may not do that: ${error.message}`, {
+      cause: error,
+    });
   } finally {
     await client.end();
   }

@@ -8,7 +8,7 @@ import { type CommandContext, clientOf, type ServerFlags } from "./context.ts";
 import { Exit, UsageError } from "./failures.ts";
 import { Interrupted, onInterrupt } from "./interrupt.ts";
 import { sessionIdOf } from "./job-id.ts";
-import { readBounded } from "./job-source.ts";
+import { readText } from "./job-source.ts";
 import { programName } from "./program-name.ts";
 import { eventText, outcomeWords, saidText, turnChange } from "./turn-text.ts";
 import { visible } from "./visible.ts";
@@ -73,17 +73,9 @@ async function stimulusOf(words: readonly string[], flags: SendFlags): Promise<S
     throw new UsageError("say something, or give --json", "`-` reads it from standard input.");
   const [only] = words;
   if (words.length > 1 || only !== "-") return { text: words.join(" ") };
-  const text = inputText(await readBounded("-")).trimEnd();
+  const text = (await readText("-")).trimEnd();
   if (text === "") throw new UsageError("standard input says nothing");
   return { text };
-}
-
-function inputText(bytes: Uint8Array): string {
-  try {
-    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
-  } catch {
-    throw new UsageError("standard input is not UTF-8");
-  }
 }
 
 /** Read as strictly as the server reads it: two members of one name are a mistake here too. */

@@ -4,7 +4,7 @@ import type { WorkItem, WorkProof } from "../wire/work.ts";
 import { type CommandContext, clientOf, printValue, type ServerFlags } from "./context.ts";
 import { Exit, failureOf, failureText, UsageError } from "./failures.ts";
 import { workIdOf } from "./job-id.ts";
-import { readBounded } from "./job-source.ts";
+import { readText } from "./job-source.ts";
 import { instantText } from "./time-text.ts";
 import { visible } from "./visible.ts";
 
@@ -54,9 +54,9 @@ function deadlineOf(text: string): string {
 
 async function jsonOf(file: string): Promise<unknown> {
   const name = file === "-" ? "standard input" : file;
-  const bytes = await readBounded(file);
+  const text = await readText(file);
   try {
-    return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes)) as unknown;
+    return JSON.parse(text) as unknown;
   } catch (error) {
     throw new UsageError(`${name} is not JSON: ${error instanceof Error ? error.message : String(error)}`);
   }

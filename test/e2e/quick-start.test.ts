@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { chmod, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -51,8 +51,10 @@ describe("docs/quick-start.md", { concurrency: false }, () => {
     for (const hook of hooks) await hook();
   });
 
-  async function type(text: string): Promise<string> {
-    const shell = spawn("sh", ["-eu"], { cwd: folder, env: environment });
+  /** With the programs of another folder first, where one is given. */
+  async function type(text: string, first = ""): Promise<string> {
+    const env = { ...environment, PATH: [first, environment["PATH"]].filter(Boolean).join(delimiter) };
+    const shell = spawn("sh", ["-eu"], { cwd: folder, env });
     let said = "";
     for (const stream of [shell.stdout, shell.stderr]) {
       stream.setEncoding("utf8").on("data", (part: string) => (said += part));
@@ -94,6 +96,22 @@ describe("docs/quick-start.md", { concurrency: false }, () => {
   test("work of your own", async () => {
     assert.equal(await section("Work of your own"), "Ada at attempt 2\nGrace at attempt 1\n");
   });
+
+  test("M7: work of your own, on the oldest Node that the package names", async (t) => {
+    const older = olderNode();
+    if (older === undefined) return t.skip("no Node 20 or 21 on the PATH");
+    const said = await type("node --version\nnode work.mjs", older);
+    assert.match(said, /^v2[01]\.\S+\nAda at attempt 2\nGrace at attempt 1\n$/);
+  });
+
+  /** The folder of a Node on the PATH that is older than the one that runs the tests. */
+  function olderNode(): string | undefined {
+    const folders = (process.env["PATH"] ?? "").split(delimiter);
+    return folders.find((at) => {
+      const { stdout } = spawnSync(join(at, "node"), ["--version"], { encoding: "utf8" });
+      return /^v2[01]\./.test(stdout ?? "");
+    });
+  }
 
   test("when something is wrong", async () => {
     assert.match(await section("When something is wrong"), /^idempotency_conflict: /);

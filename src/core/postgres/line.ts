@@ -29,10 +29,13 @@ export function openLine(options: {
   let current: pg.Client | undefined;
 
   async function hold(): Promise<void> {
-    const end = Promise.withResolvers<void>();
+    let ended = () => {};
+    const end = new Promise<void>((resolve) => {
+      ended = resolve;
+    });
     const client = await connect(options.settings, options.role, options.name, defaultPoolLimits, (fresh) => {
       fresh.on("error", options.onError);
-      fresh.once("end", end.resolve);
+      fresh.once("end", () => ended());
     });
     try {
       if (closing.signal.aborted) return;
@@ -42,7 +45,7 @@ export function openLine(options: {
       const closed = new Promise<void>((resolve) => {
         closing.signal.addEventListener("abort", () => resolve(), { once: true });
       });
-      await Promise.race([end.promise, closed]);
+      await Promise.race([end, closed]);
     } finally {
       current = undefined;
       await hangUp(client);
