@@ -108,7 +108,7 @@ describe("explain", () => {
     const one = await runCommand(["explain", "idempotency_conflict"]);
     assert.match(
       one.stdout,
-      /^idempotency_conflict: The Idempotency-Key was used .*--idempotency-key.*HTTP status +409/s,
+      /^idempotency_conflict: The Idempotency-Key was used .*Give another key.*HTTP status +409/s,
     );
   });
 
