@@ -7,21 +7,37 @@ import { loaded } from "./lazy-command.ts";
  */
 export async function completions(program: Command, words: readonly string[]): Promise<string[]> {
   const last = words.at(-1) ?? "";
-  let command = program;
-  for (const word of words.slice(0, -1)) {
-    const next = command.commands.find((one) => one.name() === word || one.aliases().includes(word));
-    if (next !== undefined) command = await loaded(next);
-  }
+  const { command, given } = await commandOf(program, words.slice(0, -1));
   const flags = [...command.options, ...program.options].filter(({ hidden }) => !hidden);
-  const before = flags.find(({ long, short }) => [long, short].includes(words.at(-2)) && words.length > 1);
+  const flagOf = (word: string | undefined) =>
+    flags.find(({ long, short }) => word !== undefined && [long, short].includes(word));
+  const before = words.length > 1 ? flagOf(words.at(-2)) : undefined;
   if (before !== undefined && (before.required || before.optional)) {
     return fitting(before.argChoices ?? [], last);
   }
-  if (last.startsWith("-")) return fitting([...flags.flatMap(({ long }) => long ?? []), "--help"], last);
-  return fitting(
-    command.commands.filter((one) => one.name() !== completerName).map((one) => one.name()),
-    last,
-  );
+  const [, long, value] = /^(--[a-z-]+)=(.*)$/.exec(last) ?? [];
+  if (value !== undefined) {
+    return fitting(flagOf(long)?.argChoices ?? [], value).map((choice) => `${long ?? ""}=${choice}`);
+  }
+  if (last.startsWith("-")) return fitting([...flags.flatMap((flag) => flag.long ?? []), "--help"], last);
+  const names = command.commands.filter((one) => one.name() !== completerName).map((one) => one.name());
+  const argument = command.registeredArguments[given] ?? command.registeredArguments.at(-1);
+  return fitting([...names, ...(argument?.argChoices ?? [])], last);
+}
+
+/** The command that the words lead to, and how many arguments it has been given. */
+async function commandOf(
+  program: Command,
+  words: readonly string[],
+): Promise<{ readonly command: Command; readonly given: number }> {
+  let command = program;
+  let given = 0;
+  for (const word of words) {
+    const next = command.commands.find((one) => one.name() === word || one.aliases().includes(word));
+    if (next !== undefined) command = await loaded(next);
+    else if (!word.startsWith("-")) given += 1;
+  }
+  return { command, given };
 }
 
 /** The command that the shells' scripts call. */

@@ -62,6 +62,8 @@ describe("completion", () => {
     assert.deepEqual(await completions(program, ["get", "jobs", "--st"]), ["--state"]);
     assert.deepEqual(await completions(program, ["get", "jobs", "--state", "f"]), ["failed"]);
     assert.deepEqual(await completions(program, ["get", "jobs", "-o", ""]), ["text", "json", "yaml", "name"]);
+    assert.deepEqual(await completions(program, ["get", "jobs", "--output=j"]), ["--output=json"]);
+    assert.deepEqual(await completions(program, ["completion", ""]), ["bash", "zsh", "fish"]);
     assert.deepEqual(await completions(program, ["run", "ex"]), [], "files are the shell's");
     assert.ok(!(await completions(program, [""])).includes(completerName));
   });

@@ -130,7 +130,7 @@ function readingCommands(program: Command, context: CommandContext): void {
     get,
     "commands",
     "the audit: who asked for what, when, and what came of it",
-    ["text", "json", "yaml"],
+    ["text", "json", "yaml", "name"],
     [
       ["holdfast get commands --target /v1/jobs/ID", "what was done to one job"],
       ["holdfast get commands --principal ci -o json", "what one caller did, for programs"],
