@@ -1,4 +1,5 @@
 import type { DeliveryDetail, DeliveryState, DeliveryView } from "../client/client.ts";
+import { inboxName } from "../wire/delivery.ts";
 import { type CommandContext, clientOf, printValue, type ServerFlags } from "./context.ts";
 import { Exit, failureOf, failureText } from "./failures.ts";
 import { deliveryIdOf, sessionIdOf } from "./job-id.ts";
@@ -94,7 +95,7 @@ function describe(delivery: DeliveryDetail, colors: Colors, now: number): string
 function standing({ state, destination, next_try_at }: DeliveryView): string {
   switch (state) {
     case "delivered":
-      return destination === "inbox" ? "in the inbox" : "delivered";
+      return destination === inboxName ? "in the inbox" : "delivered";
     case "dead":
       return "dead: `holdfast redeliver` has it tried again";
     case "pending":

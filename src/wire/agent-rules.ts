@@ -1,9 +1,7 @@
 import { type AgentSpec, agentLimits } from "./agent.ts";
+import { inboxName } from "./delivery.ts";
 import { readDuration, writeDuration } from "./duration.ts";
 import { type Problem, step } from "./schema-problems.ts";
-
-/** The built-in destination, which clients read. No other may have its name. */
-export const inbox = "inbox";
 
 /** What the schema can't say of an agent's template: all of it at once, with pointers below `/spec`. */
 export function agentRuleProblems(spec: AgentSpec): Problem[] {
@@ -30,7 +28,8 @@ function destinationProblems({ destinations = [] }: AgentSpec): Problem[] {
     const pointer = step(step("/spec/destinations", index), "name");
     const first = names.get(name);
     names.set(name, first ?? index);
-    if (name === inbox) return [{ pointer, message: `\`${inbox}\` is the built-in one`, at: "value" }];
+    if (name === inboxName)
+      return [{ pointer, message: `\`${inboxName}\` is the built-in one`, at: "value" }];
     if (first === undefined) return [];
     return [{ pointer, message: `destination ${first + 1} has the name \`${name}\` already`, at: "value" }];
   });

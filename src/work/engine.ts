@@ -9,7 +9,6 @@ import type { Engine, EngineOptions } from "./engine-options.ts";
 import { handle } from "./handler.ts";
 import { lookMax, openLines, takeNoneMs } from "./lines.ts";
 import { pacing } from "./pacing.ts";
-import { passes } from "./passing.ts";
 import { reconcileOne } from "./reconcile.ts";
 import {
   type Claimed,
@@ -307,7 +306,7 @@ export function startEngine(options: EngineOptions): Engine {
       what = await observeWork(db, holder, one, options.retention);
     } catch (error) {
       options.onError(error, "a late result could not be kept");
-      if (passes(error)) what = "held";
+      if (isHoldfastError(error, "unavailable")) what = "held";
       else if (one.outcome.type === "succeeded" && one.outcome.result !== "") {
         // That it was late is worth keeping, also where its result can't be.
         return quarantine({ ...one, outcome: { type: "succeeded", result: "" } });
@@ -331,7 +330,7 @@ export function startEngine(options: EngineOptions): Engine {
     error: unknown,
     take: Take | null = null,
   ): Promise<void> {
-    if (passes(error)) {
+    if (isHoldfastError(error, "unavailable")) {
       options.onError(error, "a turn was not answered");
       done.unshift(...settle);
       for (;;) {
@@ -343,7 +342,7 @@ export function startEngine(options: EngineOptions): Engine {
           await reread(next, take);
           return;
         } catch (again) {
-          if (passes(again)) continue;
+          if (isHoldfastError(again, "unavailable")) continue;
           // What it may have been given is left to its lease.
           options.onError(again, "permits could not be read back");
           return;
