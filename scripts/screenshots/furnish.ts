@@ -4,8 +4,10 @@ import { exampleJob, prepareRepositories } from "../../examples/engine-module/pr
 import { notesAgent } from "../../examples/notes-agent/prepare.ts";
 import { chargeWork } from "../../examples/work-invoices/charge.ts";
 import { startProvider } from "../../examples/work-invoices/provider.ts";
-import type { AgentSubmission, Client, JobSubmission } from "../../src/client/client.ts";
+import type { Client, JobSubmission } from "../../src/client/client.ts";
 import { seconds } from "../../src/core/time.ts";
+import { parseAgentFile } from "../../src/wire/agent-file.ts";
+import { checkSubmission } from "../../src/wire/submission.ts";
 import { createWorker, submit, type Work } from "../../src/work/sdk.ts";
 import type { ConsoleStand } from "../../test/support/console-stand.ts";
 import { until } from "../../test/support/until.ts";
@@ -23,7 +25,7 @@ export async function furnish(
   await mkdir(repositories);
   await prepareRepositories(repositories);
   const example = async (stepMs: number) =>
-    client.submitJob((await exampleJob({ repositories, stepMs })) as unknown as JobSubmission);
+    client.submitJob(checkSubmission(await exampleJob({ repositories, stepMs })));
 
   await client.submitJob(job("docs", "echo 'cannot find module \"left-pad\"' >&2; exit 1", { team: "web" }));
   const built = await example(0);
@@ -79,7 +81,7 @@ async function over(client: Client, id: string): Promise<void> {
 
 /** The notes agent: asked for a note, granted what it needs, and asked again. */
 async function converse(client: Client): Promise<string> {
-  const agent = (await notesAgent()) as unknown as AgentSubmission;
+  const agent = parseAgentFile(JSON.stringify(await notesAgent()), "the notes agent");
   await client.createAgent(agent);
   const session = await client.createSession({ agent: agent.metadata.name, labels: { team: "web" } });
   const say = async (text: string) => {
