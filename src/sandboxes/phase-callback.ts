@@ -5,7 +5,14 @@
 export interface PhaseCallback {
   post(path: string, body: unknown): Promise<Readonly<Record<string, unknown>>>;
   /** Run one exchange until it gives an answer that is not temporary, and return that. */
-  exchange(send: () => Promise<Response>): Promise<Response>;
+  exchange(send: (life: SignOfLife) => Promise<Response>): Promise<Response>;
+}
+
+/** One try of an exchange is aborted when there was none for a while: a peer that was suspended says nothing. */
+export interface SignOfLife {
+  readonly signal: AbortSignal;
+  /** Something came or went. */
+  readonly alive: () => void;
 }
 
 export interface PhaseCallbackOptions {
@@ -13,6 +20,8 @@ export interface PhaseCallbackOptions {
   readonly token: string;
   /** How long temporary failures of one exchange are borne. */
   readonly retryForMs: number;
+  /** How long one try may show no sign of life. */
+  readonly silenceMs?: number;
   readonly wait: (ms: number) => Promise<void>;
   readonly monotonicMs: () => number;
 }
@@ -40,15 +49,15 @@ export class PhaseFailure extends Error {
 const backoffFirstMs = 200;
 const backoffMaxMs = 10_000;
 const retryAfterMaxMs = 30_000;
-const callTimeoutMs = 30_000;
+const defaultSilenceMs = 30_000;
 
 export function phaseCallback(options: PhaseCallbackOptions): PhaseCallback {
-  const { url, token, retryForMs, wait, monotonicMs } = options;
+  const { url, token, retryForMs, silenceMs = defaultSilenceMs, wait, monotonicMs } = options;
 
-  async function exchange(send: () => Promise<Response>): Promise<Response> {
+  async function exchange(send: (life: SignOfLife) => Promise<Response>): Promise<Response> {
     const giveUpAt = monotonicMs() + retryForMs;
     for (let tries = 1; ; tries += 1) {
-      const outcome = await send().catch((error: unknown) => asNetworkError(error));
+      const outcome = await unlessSilent(silenceMs, send).catch((error: unknown) => asNetworkError(error));
       if (outcome instanceof Response && !isTemporary(outcome.status)) return outcome;
       const pause = pauseMs(tries, outcome);
       if (monotonicMs() + pause > giveUpAt) {
@@ -64,14 +73,14 @@ export function phaseCallback(options: PhaseCallbackOptions): PhaseCallback {
     exchange,
     async post(path, body) {
       const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
-      const response = await exchange(async () => {
+      const response = await exchange(async ({ signal }) => {
         const answer = await fetch(url + path, {
           method: "POST",
           headers,
           body: JSON.stringify(body),
           // The token goes to the callback and nowhere else.
           redirect: "error",
-          signal: AbortSignal.timeout(callTimeoutMs),
+          signal,
         });
         // An answer that breaks off is no answer: read it while it can still be tried again.
         const bytes = await answer.arrayBuffer();
@@ -85,6 +94,18 @@ export function phaseCallback(options: PhaseCallbackOptions): PhaseCallback {
       return asObject(path, text);
     },
   };
+}
+
+async function unlessSilent<T>(ms: number, send: (life: SignOfLife) => Promise<T>): Promise<T> {
+  const silence = new AbortController();
+  const timer = setTimeout(() => {
+    silence.abort(new Error(`no sign of life for ${ms / 1000} s`));
+  }, ms);
+  try {
+    return await send({ signal: silence.signal, alive: () => void timer.refresh() });
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
 function isTemporary(status: number): boolean {

@@ -50,13 +50,14 @@ export async function sendFile(
     request,
     (answer) => answer,
     async (capability) => {
-      const response = await callback.exchange(() =>
+      const response = await callback.exchange(({ signal, alive }) =>
         fetch(capability.url, {
           method: capability.method,
           headers: { ...capability.headers, "content-length": String(content.bytes) },
-          body: Readable.toWeb(createReadStream(file)) as ReadableStream,
+          body: Readable.toWeb(Readable.from(passing(createReadStream(file), alive))) as ReadableStream,
           duplex: "half",
           redirect: "error",
+          signal,
         }),
       );
       await response.body?.cancel();
@@ -88,13 +89,14 @@ export async function fetchFile(
     // A place that can't be written to shows now, and is not taken for a fault of the network later.
     await writeFile(partial, "");
     const answer = await withCapability(callback, path, {}, pick, async (capability) => {
-      const response = await callback.exchange(async () => {
+      const response = await callback.exchange(async ({ signal, alive }) => {
         const got = await fetch(capability.url, {
           method: capability.method,
           headers: { ...capability.headers, "accept-encoding": "identity" },
           redirect: "error",
+          signal,
         });
-        if (got.ok) await pipeline(got.body ?? [], createWriteStream(partial));
+        if (got.ok) await pipeline(passing(got.body ?? [], alive), createWriteStream(partial));
         return got;
       });
       return response.status;
@@ -108,6 +110,13 @@ export async function fetchFile(
     return content;
   } finally {
     await rm(partial, { force: true });
+  }
+}
+
+async function* passing(bytes: AsyncIterable<Uint8Array> | Iterable<Uint8Array>, alive: () => void) {
+  for await (const chunk of bytes) {
+    alive();
+    yield chunk;
   }
 }
 

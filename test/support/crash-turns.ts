@@ -132,6 +132,6 @@ export function untilRested(arena: Arena): Promise<unknown> {
     "nothing is due any more",
     async () =>
       (await arena.rows("select from holdfast.leases where kind in ('session', 'activation')")).length === 0,
-    60_000,
+    120_000,
   );
 }

@@ -60,7 +60,8 @@ async function suspendAndResume(arena: Arena, zombie: TurnZombie): Promise<void>
   const number = (made += 1);
   const tenant = await arena.addTenant(`turn-${number}`);
   const sessions = sessionsOf(arena.foundation.db, tenant);
-  await sessions.agent("notes");
+  // A run that speaks to the one that is suspended bears its silence before it asks again.
+  await sessions.agent("notes", { timeout: "3m" });
   const session = await sessions.create("notes");
   // What there is to observe of a new session is observed before, so that the moment is one of its turn.
   const before = await arena.controller();
