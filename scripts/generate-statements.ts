@@ -9,6 +9,7 @@ import { parseArgs } from "node:util";
 import { Client } from "pg";
 import { catalogueFile } from "../src/core/schema/catalogue.ts";
 import { readMigrations, readRoles } from "../src/core/schema/migrations.ts";
+import { readOnlineSteps } from "../src/core/schema/online.ts";
 import { applyRoles } from "../src/core/schema/roles.ts";
 import { startPostgres } from "../src/dev/postgres/server.ts";
 import { populateStore } from "../test/migrations/populate.ts";
@@ -36,7 +37,8 @@ try {
 
 async function run(client: Client): Promise<number> {
   await applyRoles(client, await readRoles(migrations));
-  const catalogue = await recordCatalogue(client, await readMigrations(migrations));
+  const [files, steps] = [await readMigrations(migrations), await readOnlineSteps(migrations)];
+  const catalogue = await recordCatalogue(client, files, steps);
   // As every connection of a process has it: a statement names the schema of all that it uses.
   await client.query("set search_path = pg_catalog, pg_temp");
   const { modules, problems } = await generate(root, client);

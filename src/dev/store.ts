@@ -3,6 +3,7 @@ import { connectDirect } from "../core/postgres/direct.ts";
 import type { ConnectionSettings } from "../core/postgres/pool.ts";
 import { applySchema } from "../core/schema/migrate.ts";
 import { readMigrations, readRoles, releaseMigrations } from "../core/schema/migrations.ts";
+import { readOnlineSteps, runOnlineSteps } from "../core/schema/online.ts";
 import { applyRoles } from "../core/schema/roles.ts";
 import type { PostgresConnection } from "./postgres/server.ts";
 
@@ -38,6 +39,12 @@ export async function prepareStore(
         ? `schema ${version} is in place`
         : `schema applied as holdfast_owner: ${applied.map((migration) => migration.name).join(", ")}`,
     );
+    for (const { name } of await runOnlineSteps(session, {
+      steps: await readOnlineSteps(directory),
+      version,
+    })) {
+      announce(`online step ${name} has been run`);
+    }
     await session.query(`
       do $login$ begin
         if not exists (select from pg_roles where rolname = '${login}') then

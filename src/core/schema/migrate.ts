@@ -2,6 +2,7 @@ import { HoldfastError } from "../errors.ts";
 import { sqlstateOf } from "../postgres/sqlstate.ts";
 import { type Microseconds, seconds, toMilliseconds } from "../time.ts";
 import type { MigrationEffect } from "./catalogue.ts";
+import { expectedStore } from "./expected.ts";
 import {
   type AppliedMigration,
   historyRow,
@@ -10,6 +11,7 @@ import {
   readHistory,
 } from "./history.ts";
 import { type Migration, migrationLabel } from "./migrations.ts";
+import { type OnlineState, type OnlineStep, onlineStates } from "./online.ts";
 import { inTransaction, type SchemaSession } from "./session.ts";
 import { assertMayChange, inTurn } from "./turn.ts";
 import { assertCatalogue } from "./verify.ts";
@@ -28,6 +30,8 @@ export interface ApplyOptions {
    * and all of them at the end; without it nothing is compared.
    */
   readonly effects?: readonly MigrationEffect[];
+  /** The release's online steps: what those that have been run made is told from drift. */
+  readonly steps?: readonly OnlineStep[];
   /** Called inside a migration's transaction, at its end. */
   readonly beforeCommit?: (migration: Migration) => Promise<void>;
   /** Called after each commit. */
@@ -51,28 +55,35 @@ export async function applySchema(session: SchemaSession, options: ApplyOptions)
   return inTurn(session, options.turnTimeout ?? seconds(300), async () => {
     const history = await makeHistory(session, options);
     const pending = pendingMigrations(options.migrations, history);
+    // No step can run meanwhile: it is our turn.
+    const states = await onlineStates(session, options.steps ?? []);
     for (const migration of pending) {
-      await applyMigration(session, migration, options);
+      await applyMigration(session, migration, { ...options, states });
       options.onApplied?.(migration);
     }
     const version = history.length + pending.length;
     await inTransaction(session, async () => {
       await session.query(ownerSettings(options));
-      await assertMade(session, version, options, "what was applied");
+      await assertMade(session, version, { ...options, states }, "what was applied");
     });
     return { applied: pending, version };
   });
 }
 
+/** With how far the online steps were when this apply began. */
+type Applying = ApplyOptions & { readonly states: readonly OnlineState[] };
+
 /** Nothing when the caller has no catalogue. */
 async function assertMade(
   session: SchemaSession,
   version: number,
-  options: ApplyOptions,
+  { effects, migrations, steps = [], states }: Applying,
   when: string,
 ): Promise<void> {
-  if (options.effects === undefined) return;
-  await assertCatalogue(session, options.migrations.slice(0, version), options.effects, when);
+  if (effects === undefined) return;
+  const applied = migrations.slice(0, version);
+  const complete = version === migrations.length;
+  await assertCatalogue(session, expectedStore(effects, applied, { steps, states, complete }), when);
 }
 
 const lockNotAvailable = "55P03";
@@ -90,7 +101,7 @@ async function makeHistory(session: SchemaSession, options: ApplyOptions): Promi
 async function applyMigration(
   session: SchemaSession,
   migration: Migration,
-  options: ApplyOptions,
+  options: Applying,
 ): Promise<void> {
   try {
     await inTransaction(session, async () => {

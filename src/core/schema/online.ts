@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { HoldfastError } from "../errors.ts";
 import { sqlstateOf } from "../postgres/sqlstate.ts";
 import { type Microseconds, seconds, toMilliseconds } from "../time.ts";
+import { catalogueLines, lineHash, type OnlineEffect, readOnlineEffects } from "./catalogue.ts";
 import { isMissing, readHistory } from "./history.ts";
 import { migrationFile } from "./migrations.ts";
 import { rowsOf, type SchemaSession } from "./session.ts";
@@ -20,28 +21,42 @@ export interface OnlineStep {
   readonly after: number;
   readonly statements: readonly string[];
   readonly checksum: string;
+  /** What it makes (`catalogue.json`); null when that was not written from its very bytes. */
+  readonly makes: OnlineEffect | null;
 }
 
 export interface OnlineState {
   readonly name: string;
-  /** `interrupted`: it was begun and has to be run again. */
+  /** `interrupted`: it was begun, and is still running or has to be run again. */
   readonly state: "pending" | "interrupted" | "done";
+  /** The objects that it adds, changes or removes; null when it is not known. */
+  readonly objects: readonly string[] | null;
+}
+
+/** The objects that a step has to do with. */
+export function touchedBy({ makes }: OnlineStep): readonly string[] {
+  return makes === null ? [] : [...Object.keys(makes.objects), ...makes.removed];
 }
 
 export async function readOnlineSteps(directory: string): Promise<OnlineStep[]> {
   const folder = join(directory, "online");
   const names: string[] = await readdir(folder).catch(() => []);
+  const effects = await readOnlineEffects(directory);
   return Promise.all(
     names
       .filter((name) => migrationFile.test(name))
       .sort()
       .map(async (file) => {
         const text = await readFile(join(folder, file), "utf8");
+        const name = file.replace(/\.sql$/, "");
+        const checksum = createHash("sha256").update(text).digest("hex");
+        const effect = effects.find((one) => one.name === name);
         return {
-          name: file.replace(/\.sql$/, ""),
+          name,
           after: Number(file.slice(0, 4)),
           statements: text.split(/^-- then$/m).map((statement) => statement.trim()),
-          checksum: createHash("sha256").update(text).digest("hex"),
+          checksum,
+          makes: effect?.checksum === checksum ? effect : null,
         };
       }),
   );
@@ -53,13 +68,15 @@ export async function onlineStates(
   steps: readonly OnlineStep[],
 ): Promise<OnlineState[]> {
   const rows = await recorded(session);
-  return steps.map(({ name, checksum }) => {
+  return steps.map((step) => {
+    const { name, checksum } = step;
+    const objects = step.makes === null ? null : touchedBy(step);
     const row = rows.find((one) => one.name === name);
-    if (row === undefined) return { name, state: "pending" };
+    if (row === undefined) return { name, state: "pending", objects };
     if (row.finished && row.checksum !== checksum) {
       throw new HoldfastError("schema_drift", `the online step ${name} was run with other bytes`);
     }
-    return { name, state: row.finished ? "done" : "interrupted" };
+    return { name, state: row.finished ? "done" : "interrupted", objects };
   });
 }
 
@@ -90,7 +107,8 @@ export async function runOnlineSteps(
     readonly turnTimeout?: Microseconds;
     /** These locks let others read and write, so waiting long for one disturbs nobody. */
     readonly lockTimeout?: Microseconds;
-    readonly onDone?: (step: OnlineStep) => void;
+    /** Called after each, with the search path that steps run under. */
+    readonly onDone?: (step: OnlineStep) => Promise<void> | void;
   },
 ): Promise<readonly OnlineStep[]> {
   await assertMayChange(session);
@@ -107,9 +125,11 @@ export async function runOnlineSteps(
       await session.query("set statement_timeout = 0");
       const timeout = toMilliseconds(options.lockTimeout ?? seconds(3_600));
       await session.query(`set lock_timeout = ${String(timeout)}`);
+      // A store that is ahead of this release may have made something else of the same objects since.
+      const known = history.length === options.version;
       for (const step of left) {
-        await runStep(session, step);
-        options.onDone?.(step);
+        await runStep(session, step, known ? step.makes : null);
+        await options.onDone?.(step);
       }
     } finally {
       for (const name of ["role", "search_path", "statement_timeout", "lock_timeout"]) {
@@ -120,7 +140,7 @@ export async function runOnlineSteps(
   });
 }
 
-async function runStep(session: SchemaSession, step: OnlineStep): Promise<void> {
+async function runStep(session: SchemaSession, step: OnlineStep, makes: OnlineEffect | null): Promise<void> {
   await session.query(
     `insert into holdfast.schema_online_steps as s (name, checksum) values ($1, $2)
      on conflict (name) do update set checksum = excluded.checksum, tries = s.tries + 1`,
@@ -138,8 +158,24 @@ async function runStep(session: SchemaSession, step: OnlineStep): Promise<void> 
       });
     }
   }
+  if (makes !== null) await assertStepMade(session, makes);
   await session.query(
     "update holdfast.schema_online_steps set finished_at = pg_catalog.clock_timestamp() where name = $1",
     [step.name],
   );
+}
+
+async function assertStepMade(
+  session: SchemaSession,
+  { name, objects, removed }: OnlineEffect,
+): Promise<void> {
+  const found = await catalogueLines(session);
+  const wrong = [
+    ...Object.entries(objects)
+      .filter(([object, hash]) => lineHash(found.get(object) ?? "") !== hash)
+      .map(([object]) => `${object} is ${found.has(object) ? "another" : "missing"}`),
+    ...removed.filter((object) => found.has(object)).map((object) => `${object} is still there`),
+  ];
+  if (wrong.length === 0) return;
+  throw new HoldfastError("migration_failed", `after the online step ${name}: ${wrong.join(", ")}`);
 }

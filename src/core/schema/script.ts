@@ -2,7 +2,15 @@ import { catalogueQuery, expectedObjects, type MigrationEffect } from "./catalog
 import { historyRow, historyTable } from "./history.ts";
 import { ownerPrelude } from "./migrate.ts";
 import { type Migration, migrationLabel } from "./migrations.ts";
+import { type OnlineStep, touchedBy } from "./online.ts";
 import { migrationLock } from "./turn.ts";
+
+export interface ScriptOptions {
+  readonly from?: number;
+  readonly effects?: readonly MigrationEffect[];
+  /** What they have to do with is left out of the checks: the script can't know which of them have been run. */
+  readonly steps?: readonly OnlineStep[];
+}
 
 /**
  * What `applySchema` would run, as SQL for review and for those who apply by their own tools (M3). The same
@@ -11,10 +19,7 @@ import { migrationLock } from "./turn.ts";
  * running the script twice, or from the wrong version, changes nothing; and, given what the migrations make, the
  * catalogue before the first and inside the last.
  */
-export function schemaScript(
-  migrations: readonly Migration[],
-  options: { readonly from?: number; readonly effects?: readonly MigrationEffect[] } = {},
-): string {
+export function schemaScript(migrations: readonly Migration[], options: ScriptOptions = {}): string {
   const from = options.from ?? 0;
   const pending = migrations.filter((migration) => migration.version > from);
   const last = pending.at(-1)?.version ?? from;
@@ -29,7 +34,7 @@ export function schemaScript(
     "",
   ];
   if (from === 0) parts.push("begin;", limits, ownerPrelude, historyTable, "commit;", "");
-  else parts.push(...assertBefore(migrations.slice(0, from), options.effects));
+  else parts.push(...assertBefore(migrations.slice(0, from), options));
   for (const migration of pending) {
     const label = migrationLabel(migration);
     parts.push(
@@ -40,7 +45,7 @@ export function schemaScript(
       assertVersion(migration.version - 1),
       migration.sql.trimEnd(),
       historyRow(migration),
-      ...(migration.version === last ? assertObjects(migrations.slice(0, last), options.effects) : []),
+      ...(migration.version === last ? assertObjects(migrations.slice(0, last), options) : []),
       "commit;",
       "",
     );
@@ -71,10 +76,7 @@ end
 $version$;`;
 }
 
-function assertBefore(
-  applied: readonly Migration[],
-  effects: readonly MigrationEffect[] | undefined,
-): string[] {
+function assertBefore(applied: readonly Migration[], options: ScriptOptions): string[] {
   const rows = applied
     .map(({ version, name, checksum }) => `      (${String(version)}, '${name}', '${checksum}')`)
     .join(",\n");
@@ -98,20 +100,19 @@ ${rows}
   end if;
 end
 $history$;`,
-    ...assertObjects(applied, effects),
+    ...assertObjects(applied, options),
     "commit;",
     "",
   ];
 }
 
 /** Nothing when it isn't known what these migrations make. */
-function assertObjects(
-  migrations: readonly Migration[],
-  effects: readonly MigrationEffect[] | undefined,
-): string[] {
+function assertObjects(migrations: readonly Migration[], { effects, steps = [] }: ScriptOptions): string[] {
   const expected = effects === undefined ? null : expectedObjects(effects, migrations);
   if (expected === null) return [];
+  const touched = new Set(steps.flatMap(touchedBy));
   const rows = [...expected]
+    .filter(([object]) => !touched.has(object))
     .sort(([a], [b]) => (a < b ? -1 : 1))
     .map(([object, hash]) => `      ('${object.replaceAll("'", "''")}', '${hash}')`)
     .join(",\n");

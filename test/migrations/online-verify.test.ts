@@ -1,0 +1,160 @@
+import assert from "node:assert/strict";
+import { after, test } from "node:test";
+import { isHoldfastError } from "../../src/core/errors.ts";
+import type { CatalogueDifference } from "../../src/core/schema/catalogue.ts";
+import { applySchema } from "../../src/core/schema/migrate.ts";
+import { runOnlineSteps } from "../../src/core/schema/online.ts";
+import { schemaPlan } from "../../src/core/schema/plan.ts";
+import { schemaScript } from "../../src/core/schema/script.ts";
+import { schemaStatus } from "../../src/core/schema/status.ts";
+import { microseconds } from "../../src/core/time.ts";
+import { emptyDatabase, type TestDatabase, testDatabase, withClient } from "../support/database.ts";
+import { ownRelease } from "../support/own-release.ts";
+import { populateSchema6 } from "./populate.ts";
+
+const build = `drop index concurrently if exists holdfast.jobs_by_name;
+-- then
+create index concurrently jobs_by_name on holdfast.jobs (tenant_id, name);
+`;
+/** One that takes something away, in whose place it puts another. */
+const replace = `drop index concurrently if exists holdfast.tokens_by_hash;
+-- then
+create index concurrently tokens_by_hash on holdfast.tokens (token_hash);
+-- then
+drop index concurrently if exists holdfast.tokens_hash;
+`;
+const both = { "online/0012_jobs_by_name.sql": build, "online/0012_tokens_by_hash.sql": replace };
+const release = await ownRelease({ after }, both);
+
+const asSuperuser = ({ superuser }: TestDatabase, sql: string) =>
+  withClient(superuser, (client) => client.query(sql));
+const none: CatalogueDifference = { missing: [], changed: [], unexpected: [] };
+const differences = ({ missing, changed, unexpected }: CatalogueDifference): CatalogueDifference => ({
+  missing,
+  changed,
+  unexpected,
+});
+
+test("M1: verify says how far an online step is, and what one that is done has made belongs to the store", async (t) => {
+  const database = await testDatabase(t);
+  const before = await release.verify(database);
+  assert.deepEqual(differences(before), none);
+  assert.deepEqual(before.online, [
+    { name: "0012_jobs_by_name", state: "pending", objects: ["index holdfast.jobs_by_name"] },
+    {
+      name: "0012_tokens_by_hash",
+      state: "pending",
+      objects: ["index holdfast.tokens_by_hash", "index holdfast.tokens_hash"],
+    },
+  ]);
+  await release.applyOnline(database);
+  const done = await release.verify(database);
+  assert.deepEqual(differences(done), none);
+  assert.deepEqual(
+    done.online.map(({ state }) => state),
+    ["done", "done"],
+  );
+  assert.notEqual(done.digest, before.digest);
+
+  await asSuperuser(
+    database,
+    `drop index holdfast.jobs_by_name; create index tokens_hash on holdfast.tokens using hash (token_hash);
+     drop index holdfast.tokens_by_hash; create index tokens_by_hash on holdfast.tokens (token_hash, tenant_id)`,
+  );
+  assert.deepEqual(differences(await release.verify(database)), {
+    missing: ["index holdfast.jobs_by_name"],
+    changed: ["index holdfast.tokens_by_hash"],
+    unexpected: ["index holdfast.tokens_hash"],
+  });
+});
+
+test("M1: a half-built index of an online step is told as such, and as nobody else's", async (t) => {
+  const [database, fresh] = [await testDatabase(t), await testDatabase(t)];
+  await withClient(database.superuser, async (reader) => {
+    // The build waits for this transaction's snapshot to end, which is longer than it may.
+    await reader.query("begin isolation level repeatable read; select from holdfast.jobs");
+    const { steps, migrations } = release;
+    const impatient = { steps, version: migrations.length, lockTimeout: microseconds(50_000n) };
+    await assert.rejects(
+      withClient(database.owner, (client) => runOnlineSteps(client, impatient)),
+      (error) => isHoldfastError(error, "schema_busy"),
+    );
+    await reader.query("rollback");
+  });
+  const { rows } = await asSuperuser(
+    database,
+    "select indisvalid as valid from pg_index where indexrelid = 'holdfast.jobs_by_name'::regclass",
+  );
+  assert.deepEqual(rows, [{ valid: false }]);
+  const found = await release.verify(database);
+  assert.deepEqual(differences(found), none);
+  assert.deepEqual(
+    found.online.map(({ state }) => state),
+    ["interrupted", "pending"],
+  );
+  // Applying goes on beside it, and so do the steps.
+  assert.deepEqual((await release.apply(database)).applied, []);
+  await release.applyOnline(database);
+  await release.applyOnline(fresh);
+  assert.deepEqual(await release.verify(database), await release.verify(fresh));
+});
+
+test("M1 M6: a populated store that ran its steps between two upgrades, and a fresh one that ran them last, have one digest", async (t) => {
+  const later = await ownRelease(t, {
+    ...both,
+    "0013_later.sql": "create table holdfast.later (id int4 primary key);",
+  });
+  const [upgraded, fresh] = [await emptyDatabase(t), await emptyDatabase(t)];
+  const { migrations, effects } = release;
+  await withClient(upgraded.owner, (client) =>
+    applySchema(client, { migrations: migrations.slice(0, 6), effects }),
+  );
+  await withClient(upgraded.superuser, (client) => populateSchema6(client, "acme"));
+  await release.apply(upgraded);
+  await release.applyOnline(upgraded);
+  // Before, after and at the end of 0013 the store is compared with what it should be.
+  assert.equal((await later.apply(upgraded)).version, 13);
+  assert.deepEqual(await later.applyOnline(upgraded), []);
+
+  await later.apply(fresh);
+  await later.applyOnline(fresh);
+  const found = await later.verify(upgraded);
+  assert.deepEqual(differences(found), none);
+  assert.deepEqual(found, await later.verify(fresh));
+  await asSuperuser(upgraded, "drop index holdfast.jobs_by_name");
+  await assert.rejects(later.apply(upgraded), (error) => {
+    assert(isHoldfastError(error, "schema_drift"));
+    assert.equal(error.detail, "what was applied: index holdfast.jobs_by_name is missing");
+    return true;
+  });
+});
+
+test("M1: an online step that makes something else than the release says is not done", async (t) => {
+  const database = await testDatabase(t);
+  const steps = release.steps.map((step) => ({
+    ...step,
+    statements: ["create index concurrently if not exists jobs_by_name on holdfast.jobs (name)"],
+  }));
+  await withClient(database.owner, (client) =>
+    assert.rejects(
+      runOnlineSteps(client, { steps, version: release.migrations.length }),
+      (error) =>
+        isHoldfastError(error, "migration_failed") &&
+        error.detail === "after the online step 0012_jobs_by_name: index holdfast.jobs_by_name is another",
+    ),
+  );
+  assert.equal((await release.verify(database)).online[0]?.state, "interrupted");
+});
+
+test("M3: plan and status say which objects a step has to do with, and the script leaves them out of its checks", async (t) => {
+  const { migrations, effects, steps } = release;
+  const database = await testDatabase(t);
+  const status = await withClient(database.owner, (client) => schemaStatus(client, migrations, { steps }));
+  assert.deepEqual(
+    schemaPlan(status, effects).online.map(({ objects }) => objects),
+    [["index holdfast.jobs_by_name"], ["index holdfast.tokens_by_hash", "index holdfast.tokens_hash"]],
+  );
+  const named = (script: string) => script.includes("'index holdfast.tokens_hash'");
+  assert.equal(named(schemaScript(migrations, { from: 11, effects })), true);
+  assert.equal(named(schemaScript(migrations, { from: 11, effects, steps })), false);
+});
