@@ -3,15 +3,17 @@ import type { Fence } from "./postgres/transition.ts";
 import { type Instant, type Microseconds, seconds } from "./time.ts";
 
 /** What can need attention, one partition of the lease table each. */
-export type LeaseKind =
-  | "admission"
-  | "execution"
-  | "session"
-  | "activation"
-  | "sandbox"
-  | "work"
-  | "publication"
-  | "retention";
+export const leaseKinds = [
+  "admission",
+  "execution",
+  "session",
+  "activation",
+  "sandbox",
+  "work",
+  "publication",
+  "retention",
+] as const;
+export type LeaseKind = (typeof leaseKinds)[number];
 
 /** 0 is the most urgent. */
 export type LeasePriority = 0 | 1 | 2 | 3;

@@ -12,10 +12,9 @@ export interface ReadOverviewRow {
   readonly unproven: bigint;
   readonly deliveries_pending: bigint;
   readonly deliveries_dead: bigint;
-  readonly leases_held: bigint;
-  readonly leases_due: bigint;
 }
 
+/** Sandboxes that live are few: whose stop can't be proven is one of them. */
 export const readOverview = statement<ReadOverviewParams, ReadOverviewRow, "one">(
   "overview.readOverview",
   "one",
@@ -23,22 +22,19 @@ export const readOverview = statement<ReadOverviewParams, ReadOverviewRow, "one"
   ["plain"],
   `select
   (select count(*) from (select from holdfast.jobs j
-    where j.tenant_id = holdfast.current_tenant() and j.state = 'queued' limit $1) c) as "jobs_waiting",
+    where j.tenant_id = holdfast.current_tenant() and j.state = 'queued'
+    order by j.queued_at limit $1) c) as "jobs_waiting",
   (select min(j.queued_at) from holdfast.jobs j
     where j.tenant_id = holdfast.current_tenant() and j.state = 'queued') as "oldest_waiting_at",
-  (select count(*) from (select from holdfast.sandbox_attempts s
-    where s.tenant_id = holdfast.current_tenant() and s.stop_unproven_at is not null and s.stopped_at is null
-    limit $1) c) as "unproven",
+  (select count(*) from (select s.stop_unproven_at from holdfast.sandbox_attempts s
+    where s.tenant_id = holdfast.current_tenant() and s.state in ('planned', 'held', 'released', 'stopping')
+    order by s.owner_kind, s.owner_id limit $1) c where c.stop_unproven_at is not null) as "unproven",
   (select count(*) from (select from holdfast.publication_outbox p
-    where p.tenant_id = holdfast.current_tenant() and p.state = 'pending' limit $1) c) as "deliveries_pending",
+    where p.tenant_id = holdfast.current_tenant() and p.state = 'pending'
+    order by p.session_id, p.destination, p.ordinal limit $1) c) as "deliveries_pending",
   (select count(*) from (select from holdfast.publication_outbox p
-    where p.tenant_id = holdfast.current_tenant() and p.state = 'dead' limit $1) c) as "deliveries_dead",
-  (select count(*) from (select from holdfast.leases l
-    where l.tenant_id = holdfast.current_tenant() and l.holder is not null and l.wake_at > holdfast.ledger_now()
-    limit $1) c) as "leases_held",
-  (select count(*) from (select from holdfast.leases l
-    where l.tenant_id = holdfast.current_tenant() and l.kind <> 'admission' and l.wake_at <= holdfast.ledger_now()
-    limit $1) c) as "leases_due"`,
+    where p.tenant_id = holdfast.current_tenant() and p.state = 'dead'
+    order by p.created_at desc, p.publication_id desc limit $1) c) as "deliveries_dead"`,
 );
 
 export interface ReadRecentJobsParams {
@@ -73,15 +69,18 @@ export interface ReadOwnPoolsRow {
   readonly running: bigint;
 }
 
+/** Slots are bounded by the operator who made them, and what runs by the slots. */
 export const readOwnPools = statement<ReadOwnPoolsParams, ReadOwnPoolsRow, "many">(
   "overview.readOwnPools",
   "many",
   [],
   [],
-  `select s.pool as "pool", count(*) as "slots", (
-  select count(*) from holdfast.execution_attempts a
-  where a.tenant_id = holdfast.current_tenant() and a.state = 'active' and a.pool = s.pool) as "running"
-from holdfast.slots s
+  `with mine as (
+  select a.pool, count(*) as running from holdfast.execution_attempts a
+  where a.tenant_id = holdfast.current_tenant() and a.state = 'active'
+  group by a.pool)
+select s.pool as "pool", count(*) as "slots", coalesce(min(m.running), 0) as "running"
+from holdfast.slots s left join mine m on m.pool = s.pool
 group by s.pool
 order by s.pool
 limit 100`,
@@ -105,37 +104,48 @@ export const readOpenActivations = statement<ReadOpenActivationsParams, ReadOpen
 from (
   select a.state from holdfast.activations a
   where a.tenant_id = holdfast.current_tenant() and a.state in ('queued', 'running', 'committing', 'waiting')
-  limit $1) a
+  order by a.session_id, a.ordinal limit $1) a
 group by a.state`,
 );
 
-export interface ReadOpenWorkParams {
+export interface CountOwnLeasesParams {
+  readonly kinds: readonly string[];
   readonly most: bigint;
 }
 
-export interface ReadOpenWorkRow {
-  readonly state: string;
-  readonly count: bigint;
+export interface CountOwnLeasesRow {
+  readonly kind: string;
+  readonly work_state: string | null;
+  readonly looked_at: bigint;
+  readonly held: bigint;
+  readonly due: bigint;
 }
 
-export const readOpenWork = statement<ReadOpenWorkParams, ReadOpenWorkRow, "many">(
-  "overview.readOpenWork",
+/**
+ * No index finds what is held, or due the longest, of one tenant: one that did would be written by each claim. Of each
+ * kind the first :most by their ids are looked at, and ids grow with time.
+ */
+export const countOwnLeases = statement<CountOwnLeasesParams, CountOwnLeasesRow, "many">(
+  "overview.countOwnLeases",
   "many",
-  ["most"],
-  ["plain"],
-  `select w.work_state as "state", count(*) as "count"
-from (
-  select l.work_state from holdfast.leases l
-  where l.tenant_id = holdfast.current_tenant() and l.kind = 'work' limit $1) w
-where w.work_state is not null
-group by w.work_state
-order by w.work_state`,
+  ["kinds","most"],
+  ["plain","plain"],
+  `select k.kind as "kind", l.work_state as "work_state", count(*) as "looked_at",
+  count(*) filter (where l.holder is not null and l.wake_at > c.now) as "held",
+  count(*) filter (where l.wake_at <= c.now) as "due"
+from unnest($1::text[]) as k(kind)
+cross join (select holdfast.ledger_now() as now) c
+cross join lateral (
+  select l.work_state, l.holder, l.wake_at from holdfast.leases l
+  where l.tenant_id = holdfast.current_tenant() and l.kind = k.kind
+  order by l.resource_id limit $2) l
+group by k.kind, l.work_state
+order by k.kind, l.work_state`,
 );
 
 export interface ListLeasesParams {
-  readonly kind: string | null;
-  readonly resource: string | null;
-  readonly waiting: boolean;
+  readonly kinds: readonly string[];
+  readonly most: bigint;
   readonly limit: bigint;
 }
 
@@ -150,23 +160,47 @@ export interface ListLeasesRow {
   readonly wake_at: Instant;
 }
 
-/**
- * The longest due first. One kind, one resource, or null for all of them; those of waiting jobs only where they are
- * asked for: they wait for a slot.
- */
+/** The longest due first, among as many of each kind. */
 export const listLeases = statement<ListLeasesParams, ListLeasesRow, "many">(
   "overview.listLeases",
   "many",
-  ["kind","resource","waiting","limit"],
-  ["plain","plain","plain","plain"],
+  ["kinds","most","limit"],
+  ["plain","plain","plain"],
+  `select l.kind, l.resource_id, l.queue, l.priority, l.holder, l.epoch, l.due_at, l.wake_at
+from unnest($1::text[]) as k(kind)
+cross join lateral (
+  select l.* from holdfast.leases l
+  where l.tenant_id = holdfast.current_tenant() and l.kind = k.kind
+  order by l.resource_id limit $2) l
+order by l.due_at, l.resource_id
+limit $3`,
+);
+
+export interface ListLeasesOfResourceParams {
+  readonly kinds: readonly string[];
+  readonly resource: string;
+}
+
+export interface ListLeasesOfResourceRow {
+  readonly kind: string;
+  readonly resource_id: string;
+  readonly queue: string;
+  readonly priority: number;
+  readonly holder: string | null;
+  readonly epoch: bigint;
+  readonly due_at: Instant;
+  readonly wake_at: Instant;
+}
+
+export const listLeasesOfResource = statement<ListLeasesOfResourceParams, ListLeasesOfResourceRow, "many">(
+  "overview.listLeasesOfResource",
+  "many",
+  ["kinds","resource"],
+  ["plain","plain"],
   `select l.kind, l.resource_id, l.queue, l.priority, l.holder, l.epoch, l.due_at, l.wake_at
 from holdfast.leases l
-where l.tenant_id = holdfast.current_tenant()
-  and ($1::text is null or l.kind = $1)
-  and ($2::uuid is null or l.resource_id = $2)
-  and ($3::boolean or l.kind <> 'admission')
-order by l.due_at, l.resource_id
-limit $4`,
+where l.tenant_id = holdfast.current_tenant() and l.kind = any ($1::text[]) and l.resource_id = $2
+order by l.due_at, l.kind`,
 );
 
 export type ReadStoreFactsParams = Record<string, never>;
@@ -241,20 +275,51 @@ order by (i.ended_at is null) desc, i.seen_at desc
 limit $2`,
 );
 
-export type CountHeldLeasesParams = Record<string, never>;
+export interface CountHeldLeasesParams {
+  readonly kinds: readonly string[];
+  readonly most: bigint;
+}
 
 export interface CountHeldLeasesRow {
   readonly holder: string;
   readonly count: bigint;
 }
 
+/** Over all tenants, among the first :most of each kind; each kind's rows are live ones. */
 export const countHeldLeases = statement<CountHeldLeasesParams, CountHeldLeasesRow, "many">(
   "overview.countHeldLeases",
   "many",
-  [],
-  [],
+  ["kinds","most"],
+  ["plain","plain"],
   `select l.holder as "holder", count(*) as "count"
-from holdfast.leases l
+from unnest($1::text[]) as k(kind)
+cross join (select holdfast.ledger_now() as now) c
+cross join lateral (
+  select l.holder, l.wake_at from holdfast.leases l
+  where l.kind = k.kind
+  order by l.tenant_id, l.resource_id limit $2) l
+where l.holder is not null and l.wake_at > c.now
+group by l.holder
+limit 1000`,
+);
+
+export interface CountHeldWorkParams {
+  readonly parts: bigint;
+}
+
+export interface CountHeldWorkRow {
+  readonly holder: string;
+  readonly count: bigint;
+}
+
+/** Of Work, which may be much, a part of the pages: parts per million. */
+export const countHeldWork = statement<CountHeldWorkParams, CountHeldWorkRow, "many">(
+  "overview.countHeldWork",
+  "many",
+  ["parts"],
+  ["plain"],
+  `select l.holder as "holder", count(*) as "count"
+from holdfast.leases_work l tablesample system (($1::bigint / 10000.0)::real)
 where l.holder is not null and l.wake_at > (select holdfast.ledger_now())
 group by l.holder
 limit 1000`,

@@ -1,4 +1,5 @@
 import type { TenantId } from "../core/ids.ts";
+import { leaseKinds } from "../core/lease.ts";
 import { type Database, type Transaction, view } from "../core/postgres/transition.ts";
 import { supportedSchema } from "../core/schema/version.ts";
 import { formatInstant, type Instant, instant, seconds } from "../core/time.ts";
@@ -6,6 +7,7 @@ import type { LeaseView, OverviewView, SystemView } from "../wire/overview.ts";
 import { overviewLimits } from "../wire/overview-limits.ts";
 import { readLoad } from "./load.store.ts";
 import * as sql from "./overview.sql.ts";
+import { estimate, workSample } from "./work-load.store.ts";
 
 const most = BigInt(overviewLimits.countMax);
 
@@ -22,8 +24,10 @@ export function readOverview(db: Database, tenant: TenantId): Promise<Omit<Overv
     const recent = countsOf(await tx.run(sql.readRecentJobs, { since, most }));
     const pools = await tx.run(sql.readOwnPools, {});
     const activations = countsOf(await tx.run(sql.readOpenActivations, { most }));
-    const work = await tx.run(sql.readOpenWork, { most });
-    const [oldest] = await leasesIn(tx, { kind: null, resource: null, waiting: false }, 1n);
+    const leases = await tx.run(sql.countOwnLeases, { kinds: leaseKinds, most });
+    // Waiting jobs are due all the time: they wait for a slot.
+    const attended = leaseKinds.filter((kind) => kind !== "admission");
+    const [oldest] = await leasesIn(tx, { kinds: attended, resource: null }, 1n);
     return {
       at: formatInstant(tx.now),
       jobs: {
@@ -43,30 +47,44 @@ export function readOverview(db: Database, tenant: TenantId): Promise<Omit<Overv
         waiting: activations("waiting"),
       },
       deliveries: { pending: Number(counts.deliveries_pending), dead: Number(counts.deliveries_dead) },
-      work: work.map(({ state, count }) => ({ state, count: Number(count) })),
+      work: leases.flatMap(({ work_state: state, looked_at }) =>
+        state === null ? [] : [{ state, count: Number(looked_at) }],
+      ),
       unproven: Number(counts.unproven),
-      leases: {
-        held: Number(counts.leases_held),
-        due: Number(counts.leases_due),
-        oldest: oldest ?? null,
-      },
+      leases: { ...glance(leases), oldest: oldest ?? null },
     };
   });
 }
 
+/** What many leases come to. Each kind was looked at up to a bound. */
+function glance(rows: readonly sql.CountOwnLeasesRow[]): Omit<OverviewView["leases"], "oldest"> {
+  const lookedAt = new Map<string, bigint>();
+  let [held, due] = [0, 0];
+  for (const row of rows) {
+    lookedAt.set(row.kind, (lookedAt.get(row.kind) ?? 0n) + row.looked_at);
+    held += Number(row.held);
+    if (row.kind !== "admission") due += Number(row.due);
+  }
+  return { held, due, partial: [...lookedAt.values()].some((count) => count >= most) };
+}
+
 /** A tenant's leases, the longest due first. */
 export function listLeases(db: Database, tenant: TenantId, filter: LeaseFilter): Promise<LeaseView[]> {
+  const kinds = filter.kind === null ? leaseKinds : [filter.kind];
   return view(db, { role: "gateway", tenant, name: "listLeases" }, (tx) =>
-    leasesIn(tx, { ...filter, waiting: true }, BigInt(overviewLimits.leasesMax)),
+    leasesIn(tx, { kinds, resource: filter.resource }, BigInt(overviewLimits.leasesMax)),
   );
 }
 
 async function leasesIn(
   tx: Transaction,
-  filter: LeaseFilter & { readonly waiting: boolean },
+  { kinds, resource }: { readonly kinds: readonly string[]; readonly resource: string | null },
   limit: bigint,
 ): Promise<LeaseView[]> {
-  const rows = await tx.run(sql.listLeases, { ...filter, limit });
+  const rows =
+    resource === null
+      ? await tx.run(sql.listLeases, { kinds, most, limit })
+      : await tx.run(sql.listLeasesOfResource, { kinds, resource });
   return rows.map((row) => ({
     kind: row.kind,
     resource_id: row.resource_id,
@@ -92,10 +110,9 @@ export async function readSystem(db: Database): Promise<SystemView> {
       within_us: aliveWithin,
       limit: BigInt(overviewLimits.incarnationsMax),
     }),
-    held: await tx.run(sql.countHeldLeases, {}),
+    held: await heldLeases(tx),
   }));
-  const { store, migrations } = facts;
-  const held = new Map(facts.held.map(({ holder, count }) => [holder, Number(count)]));
+  const { store, migrations, held } = facts;
   const { pools } = await readLoad(db);
   return {
     at: formatInstant(facts.now),
@@ -129,6 +146,20 @@ export async function readSystem(db: Database): Promise<SystemView> {
     pools: pools.map((pool) => ({ ...pool })),
     changes: { position: String(store.position), floor: String(store.floor) },
   };
+}
+
+/** How many leases each process holds; those of Work are estimated from a sample when there are very many. */
+async function heldLeases(tx: Transaction): Promise<ReadonlyMap<string, number>> {
+  const kinds = leaseKinds.filter((kind) => kind !== "work");
+  const held = new Map<string, number>();
+  for (const { holder, count } of await tx.run(sql.countHeldLeases, { kinds, most })) {
+    held.set(holder, Number(count));
+  }
+  const parts = await workSample(tx);
+  for (const { holder, count } of await tx.run(sql.countHeldWork, { parts })) {
+    held.set(holder, (held.get(holder) ?? 0) + estimate(count, parts));
+  }
+  return held;
 }
 
 const timeOrNull = (at: Instant | null) => (at === null ? null : formatInstant(at));

@@ -1,4 +1,4 @@
-import { type Database, view } from "../core/postgres/transition.ts";
+import { type Database, type Transaction, view } from "../core/postgres/transition.ts";
 import { seconds } from "../core/time.ts";
 import { liveStates } from "../work/work.ts";
 import { readQuarantined, readWorkLanes, readWorkSize, readWorkStates, readWorkTrouble } from "./load.sql.ts";
@@ -27,12 +27,11 @@ const aliveWithin = seconds(60);
 /** However much waits and however much is finished, a reading costs a bounded number of pages and probes. */
 export function readWorkLoad(db: Database): Promise<WorkLoad> {
   return view(db, { role: "dispatcher", tenant: null, name: "readWorkLoad" }, async (tx) => {
-    const { pages } = await tx.run(readWorkSize, {});
-    const parts = pages <= pagesMax ? million : (pagesMax * million) / pages;
+    const parts = await workSample(tx);
     const states = await tx.run(readWorkStates, { parts });
     const lanes = await tx.run(readWorkLanes, { cap, within_us: aliveWithin, limit: lanesMax });
     const items = new Map(liveStates.map((state): [string, number] => [state, 0]));
-    for (const row of states) items.set(row.state, Number((row.items * million) / parts));
+    for (const row of states) items.set(row.state, estimate(row.items, parts));
     // A few among a million: counted, not estimated.
     items.set(
       "suspended",
@@ -49,3 +48,12 @@ export function readWorkLoad(db: Database): Promise<WorkLoad> {
     };
   });
 }
+
+/** How much of the live items a reading may look at: parts per million of their pages. */
+export async function workSample(tx: Transaction): Promise<bigint> {
+  const { pages } = await tx.run(readWorkSize, {});
+  return pages <= pagesMax ? million : (pagesMax * million) / pages;
+}
+
+/** What a count of a part says of the whole. */
+export const estimate = (count: bigint, parts: bigint): number => Number((count * million) / parts);

@@ -57,6 +57,8 @@ export const OverviewView = Type.Object(
         held: Count,
         /** Due and nobody's; waiting jobs are no part of it. */
         due: Count,
+        /** There are more of a kind than a glance looks at: `held` and `due` may be more, and `oldest` older. */
+        partial: Type.Boolean(),
         oldest: Nullable(LeaseView),
       },
       closed,
@@ -107,7 +109,7 @@ export const SystemView = Type.Object(
           ended_at: Nullable(Timestamp),
           /** Not ended, and seen within a minute. */
           alive: Type.Boolean(),
-          /** Leases that it holds now, over all tenants. */
+          /** Leases that it holds now, over all tenants; an estimate when very much Work waits. */
           leases: Count,
         },
         closed,

@@ -113,8 +113,9 @@ function Figures({ overview }: { readonly overview: OverviewView }) {
       <Figure name="Dead letters" value={deliveries.dead} href={`${to("deliveries")}?state=dead`} tone="bad">
         {count(deliveries.pending)} on their way
       </Figure>
-      <Figure name="Leases held" value={leases.held} tone="run">
-        {count(leases.due)} due
+      <Figure name="Leases held" value={leases.held} more={leases.partial} tone="run">
+        {count(leases.due)}
+        {leases.partial ? "+" : ""} due
       </Figure>
       {unproven === 0 ? null : <Figure name="Stops unproven" value={unproven} tone="bad" />}
     </ul>
@@ -124,17 +125,20 @@ function Figures({ overview }: { readonly overview: OverviewView }) {
 function Figure({
   name,
   value,
+  more = value >= overviewLimits.countMax,
   href,
   tone,
   children,
 }: {
   readonly name: string;
   readonly value: number;
+  /** Whether there may be more than were counted. */
+  readonly more?: boolean;
   readonly href?: string;
   readonly tone: Tone;
   readonly children?: ComponentChildren;
 }) {
-  const text = value >= overviewLimits.countMax ? `${count(value)}+` : count(value);
+  const text = more ? `${count(value)}+` : count(value);
   const inside = (
     <>
       <span class="figure-name">{name}</span>
