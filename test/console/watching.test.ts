@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
-import { mkdtemp, rm } from "node:fs/promises";
+import { createHash } from "node:crypto";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { before, test } from "node:test";
@@ -75,6 +76,13 @@ browserTests("watching and acting", (scope) => {
     await page.getByText("complete", { exact: true }).waitFor();
     assert.equal(await page.locator(".chart li").count(), 3);
     assert.equal(await page.locator(".chart li .bar.released.succeeded").count(), 3);
+    const [download] = await Promise.all([
+      page.waitForEvent("download"),
+      page.getByRole("button", { name: "Download", exact: true }).click(),
+    ]);
+    assert.equal(download.suggestedFilename(), "site.tar.gz");
+    const bytes = await readFile(await download.path());
+    assert.equal(createHash("sha256").update(bytes).digest("hex"), artifact?.sha256);
     await page.getByLabel("Search").fill("pinning");
     await page.getByText("1 of ").waitFor();
     assert.equal(await page.locator(".log mark").first().textContent(), "pinning");

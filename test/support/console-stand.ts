@@ -1,10 +1,11 @@
 import type { Client } from "../../src/client/client.ts";
+import type { Database } from "../../src/core/postgres/transition.ts";
 import { createPrincipal, createToken } from "../../src/core/tenant.store.ts";
 import type { GrantedScope } from "../../src/core/tenant.ts";
 import { seconds } from "../../src/core/time.ts";
 import type { Work } from "../../src/work/handle.ts";
 import { openWork } from "../../src/work/open.ts";
-import { type Stack, type StackScope, testStack } from "./stack.ts";
+import { type ControllerChoices, type Stack, type StackScope, testStack } from "./stack.ts";
 
 /** The whole product with a console: PostgreSQL, gateway and controller, and who may look at it. */
 export interface ConsoleStand {
@@ -13,6 +14,8 @@ export interface ConsoleStand {
   readonly port: number;
   readonly token: string;
   readonly client: Client;
+  /** For what no client may do: to be a worker that is lost, or an agent of its own. */
+  readonly db: Database;
   /** Of somebody else, who may as much. */
   readonly anotherToken: (name?: string) => Promise<string>;
   /** A program's own handle, to register and run Work. */
@@ -23,11 +26,14 @@ const everything: readonly GrantedScope[] = ["*", "operator"];
 
 export async function consoleStand(
   scope: StackScope,
-  { scopes = everything }: { readonly scopes?: readonly GrantedScope[] } = {},
+  {
+    scopes = everything,
+    ...choices
+  }: { readonly scopes?: readonly GrantedScope[] } & Pick<ControllerChoices, "deliveries"> = {},
 ): Promise<ConsoleStand> {
   const stack = await testStack(scope);
   const foundation = await stack.foundation("dev");
-  await stack.controller(foundation);
+  await stack.controller(foundation, choices);
   const { gateway, token, client } = await stack.gateway(foundation, { operator: true, scopes });
   return {
     stack,
@@ -35,6 +41,7 @@ export async function consoleStand(
     port: gateway.port,
     token,
     client,
+    db: foundation.db,
     async anotherToken(name = "another") {
       const { db } = foundation;
       const { tenant } = stack;

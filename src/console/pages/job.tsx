@@ -18,6 +18,7 @@ import { Fact, Facts, Held, Id, Labels } from "../parts/facts.tsx";
 import { LogView } from "../parts/log-view.tsx";
 import { Page, Section } from "../parts/page.tsx";
 import { Problem } from "../parts/problem.tsx";
+import { Save } from "../parts/save.tsx";
 import { Status } from "../parts/status.tsx";
 import { Took, When } from "../parts/when.tsx";
 import { to } from "../place.ts";
@@ -214,11 +215,14 @@ function Artifacts({ artifacts, job }: Pick<Picture, "artifacts" | "job">) {
             <Fact name={artifact.removed_at === null ? "Kept until" : "Removed"}>
               <When at={artifact.removed_at ?? artifact.retain_until} />
             </Fact>
-            <Fact name="Download">
-              <code>
-                holdfast download {artifact.job_id} {visible(artifact.name)}
-              </code>
-            </Fact>
+            {artifact.removed_at === null ? (
+              <Fact name="Bytes">
+                <Save artifact={artifact} />{" "}
+                <code>
+                  holdfast download {artifact.job_id} {visible(artifact.name)}
+                </code>
+              </Fact>
+            ) : null}
           </Facts>
           <details>
             <summary>Files ({artifact.files.length})</summary>
