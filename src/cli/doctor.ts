@@ -1,4 +1,3 @@
-import { postgresUrl } from "../config/postgres-url.ts";
 import { databaseOf } from "../config.ts";
 import { brandId, isTenantId, type TenantId } from "../core/ids.ts";
 import { type ConnectionSettings, openPools } from "../core/postgres/pool.ts";
@@ -6,6 +5,7 @@ import { examine } from "../main/doctor.ts";
 import type { DoctorFinding, DoctorReport } from "../wire/doctor.ts";
 import { exitCodes } from "../wire/exit-codes.ts";
 import { type CommandContext, clientOf, printValue, type ServerFlags } from "./context.ts";
+import { namedDatabase } from "./database.ts";
 import { Exit, UsageError } from "./failures.ts";
 import { age } from "./time-text.ts";
 import { visible } from "./visible.ts";
@@ -41,18 +41,13 @@ async function reportOf(context: CommandContext, flags: DoctorFlags): Promise<Do
 }
 
 /** Of the environment, unless a server is named. */
-function namedDatabase(config: CommandContext["config"], flags: DoctorFlags): ConnectionSettings | null {
+function usualDatabase(config: CommandContext["config"], flags: DoctorFlags): ConnectionSettings | null {
   return flags.url === undefined && config.database !== null ? databaseOf(config) : null;
 }
 
 /** Null: ask the server. A server that is named comes before a database that only the environment names. */
 function settingsOf({ config }: CommandContext, flags: DoctorFlags): ConnectionSettings | null {
-  if (flags.databaseUrl === undefined) return namedDatabase(config, flags);
-  try {
-    return postgresUrl(flags.databaseUrl);
-  } catch (error) {
-    throw new UsageError(`--database-url ${error instanceof Error ? error.message : String(error)}`);
-  }
+  return flags.databaseUrl === undefined ? usualDatabase(config, flags) : namedDatabase(flags.databaseUrl);
 }
 
 function reportText({ terminal, now }: CommandContext, report: DoctorReport): string {

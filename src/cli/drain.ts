@@ -1,21 +1,20 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { Command } from "commander";
-import { postgresUrl } from "../config/postgres-url.ts";
-import { databaseOf } from "../config.ts";
+import { Argument, Command } from "commander";
 import { countLeft, type Drain, endDrain, listDrains, startDrain } from "../core/drain.store.ts";
 import { countMax, type DrainKind, drainKinds, isDrainKind, leftOf } from "../core/drain.ts";
 import type { Database } from "../core/postgres/transition.ts";
 import { formatInstant } from "../core/time.ts";
-import type { CommandContext } from "./context.ts";
+import { type CommandContext, type OutputFormat, printValue } from "./context.ts";
 import { UsageError } from "./failures.ts";
+import { outputFlag } from "./flags.ts";
 import { onInterrupt } from "./interrupt.ts";
-import { withOperator } from "./operator.ts";
+import { operatorStore, withOperator } from "./operator.ts";
 import { tableText } from "./table.ts";
 import { age } from "./time-text.ts";
 
 interface Flags {
   readonly databaseUrl?: string;
-  readonly output: string;
+  readonly output: OutputFormat;
 }
 
 interface DrainFlags extends Flags {
@@ -70,27 +69,25 @@ function databaseCommand(nameAndArguments: string, description: string): Command
   const [name = "", ...rest] = nameAndArguments.split(" ");
   return new Command(name)
     .description(description)
-    .argument(rest.join(" "))
-    .option("--database-url <url>", "the database (or HOLDFAST_DATABASE_URL)")
-    .option("-o, --output <format>", "text or json", "text");
+    .addArgument(new Argument(rest.join(" ")).choices([...drainKinds, "all"]))
+    .option(
+      "--database-url <url>",
+      "the database (or HOLDFAST_DATABASE_URL, else the one of `holdfast dev` here)",
+    )
+    .addOption(outputFlag("text", "json", "yaml"));
 }
 
 function onStore(
-  { config }: CommandContext,
+  context: CommandContext,
   flags: Flags,
   body: (db: Database) => Promise<void>,
 ): Promise<void> {
-  if (flags.output !== "text" && flags.output !== "json") throw new UsageError("-o is text or json");
-  const settings = flags.databaseUrl === undefined ? databaseOf(config) : postgresUrl(flags.databaseUrl);
-  return withOperator(settings, "holdfast/drain", body);
+  return withOperator(operatorStore(context, flags.databaseUrl), "holdfast/drain", body);
 }
 
 function kindsOf(words: readonly string[]): DrainKind[] {
   if (words.includes("all")) return [...drainKinds];
-  return words.map((word) => {
-    if (isDrainKind(word)) return word;
-    throw new UsageError(`${word} is none of ${drainKinds.join(", ")}, all`);
-  });
+  return words.filter(isDrainKind);
 }
 
 async function drain(
@@ -120,7 +117,7 @@ async function look(
 
 async function show(context: CommandContext, db: Database, flags: Flags): Promise<boolean> {
   const { drains, suspended } = await look(db);
-  if (flags.output === "json") {
+  if (flags.output !== "text") {
     const view = drains.map(({ kind, left, reason, startedAt, startedBy }) => ({
       kind,
       left,
@@ -128,7 +125,13 @@ async function show(context: CommandContext, db: Database, flags: Flags): Promis
       started_at: formatInstant(startedAt),
       started_by: startedBy,
     }));
-    await context.terminal.out(`${JSON.stringify({ drains: view, suspended_work: suspended })}\n`);
+    const value = { drains: view, suspended_work: suspended };
+    // Again and again with --wait: a line each, or a document each.
+    if (flags.output === "json") await context.terminal.out(`${JSON.stringify(value)}\n`);
+    else {
+      await context.terminal.out("---\n");
+      await printValue(context, "yaml", value);
+    }
   } else await context.terminal.out(progressText(drains, suspended, context.now()));
   return drains.every(({ left }) => left === 0);
 }

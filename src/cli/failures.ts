@@ -17,6 +17,16 @@ export class UsageError extends Error {
   }
 }
 
+/** An error of the catalogue for which this command knows better what to do than the catalogue does. */
+export class Advised extends HoldfastError {
+  readonly next: string;
+
+  constructor(code: ErrorCode, detail: string, next: string) {
+    super(code, detail);
+    this.next = next;
+  }
+}
+
 /** A file with its mistakes: the lines to show them in. */
 export class FileError extends Error {
   override readonly name = "FileError";
@@ -58,6 +68,9 @@ export function failureOf(error: unknown): Failure {
   if (error instanceof UsageError) {
     const next = error.next === null ? null : spelled(error.next);
     return failure("usage", error.message, next, exitCodes.usage);
+  }
+  if (error instanceof Advised) {
+    return { ...known(error.code, error.detail), next: spelled(error.next) };
   }
   if (error instanceof HoldfastError) {
     return { ...known(error.code, error.detail), errors: error.fields };

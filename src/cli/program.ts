@@ -261,13 +261,15 @@ function operatorCommands(program: Command, context: CommandContext): void {
     .option("--database-url <url>", "this database")
     .option("--tenant <id>", "this tenant alone")
     .action(async (flags) => (await import("./doctor.ts")).doctor(context, at(program, flags)));
-  lazyCommand(program, "schema", "see and change the database's schema", async () =>
-    (await import("./schema.ts")).schemaCommand({
+  lazyCommand(program, "schema", "see and change the database's schema", async () => {
+    const { runningStore } = await import("../dev/running.ts");
+    return (await import("./schema.ts")).schemaCommand({
       database: config.database === null ? undefined : databaseOf(config),
+      running: () => runningStore(context.directory),
       installation: config.installation ?? undefined,
       write: (text) => void terminal.out(text),
-    }),
-  );
+    });
+  });
   lazyCommand(program, "drain", "admit nothing new of some kinds while the rest goes on", async () =>
     (await import("./drain.ts")).drainCommand(context),
   );

@@ -4,6 +4,7 @@ import type { OnlineState } from "../core/schema/online.ts";
 import type { PlannedMigration, SchemaPlan } from "../core/schema/plan.ts";
 import type { LiveProcesses, SchemaStatus } from "../core/schema/status.ts";
 import type { Verification } from "../core/schema/verify.ts";
+import { Advised } from "./failures.ts";
 
 export function lines(text: readonly string[]): string {
   return `${text.join("\n")}\n`;
@@ -66,7 +67,10 @@ export function planText(plan: SchemaPlan): string {
   if (plan.pending.length + plan.online.length === 0) return "nothing to apply\n";
   return lines([
     ...plan.pending.flatMap(plannedText),
-    ...plan.online.map(({ name, state }) => `online ${name} (${state}): \`holdfast schema apply --online\``),
+    ...plan.online.flatMap(({ name, state, objects }) => [
+      `online ${name} (${state}): \`holdfast schema apply --online\``,
+      ...(objects ?? []).map((object) => `  makes    ${object}`),
+    ]),
   ]);
 }
 
@@ -87,13 +91,44 @@ function plannedText(planned: PlannedMigration): string[] {
 }
 
 export function verificationText(found: Verification): string {
-  const { version, digest, objects, missing, changed, unexpected } = found;
+  const { version, digest, objects, online, missing, changed, unexpected } = found;
   return lines([
     `schema version ${String(version)}`,
     `digest         ${digest}`,
     `objects        ${String(objects)}`,
+    ...online.filter(({ state }) => state !== "done").map(onlineLeft),
     ...missing.map((object) => `missing        ${object}`),
     ...changed.map((object) => `changed        ${object}`),
     ...unexpected.map((object) => `unexpected     ${object}`),
   ]);
+}
+
+/** What is wrong with the store, and what to do about it; null when it is as a fresh install. */
+export function verificationFailure(found: Verification): HoldfastError | null {
+  const wrong = found.missing.length + found.changed.length;
+  const others = found.unexpected.length;
+  const halves = found.online.filter(({ state }) => state === "interrupted").map(({ name }) => name);
+  const problems = [
+    ...(wrong === 0 ? [] : [`${objectsText(wrong)} missing or other than in a fresh install`]),
+    ...(others === 0 ? [] : [`${objectsText(others)} none of this release's`]),
+    ...(halves.length === 0 ? [] : [`half done: ${halves.join(", ")}`]),
+  ];
+  if (problems.length === 0) return null;
+  const next = [
+    ...(wrong === 0 ? [] : ["Put back what is missing or changed as `holdfast schema script` makes it."]),
+    ...(others === 0
+      ? []
+      : ["Drop what is unexpected, or move it out of the schema holdfast; nothing here needs it."]),
+    ...(halves.length === 0 ? [] : ["`holdfast schema apply --online` goes on with what is half done."]),
+  ];
+  return new Advised("schema_drift", problems.join("; "), next.join("\n  "));
+}
+
+function objectsText(count: number): string {
+  return count === 1 ? "1 object is" : `${String(count)} objects are`;
+}
+
+function onlineLeft({ name, state, objects }: OnlineState): string {
+  const made = objects === null || objects.length === 0 ? "" : `, ${objects.join(", ")}`;
+  return `online step    ${name} (${state})${made}: \`holdfast schema apply --online\``;
 }

@@ -1,22 +1,31 @@
 import assert from "node:assert/strict";
-import { cp, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { test } from "node:test";
+import { parse } from "yaml";
 import { emptyDatabase, testDatabase, withClient } from "../../test/support/database.ts";
+import { ownRelease } from "../../test/support/own-release.ts";
 import { isHoldfastError } from "../core/errors.ts";
 import { applySchema } from "../core/schema/migrate.ts";
 import { readMigrations, releaseMigrations } from "../core/schema/migrations.ts";
 import { supportedSchema } from "../core/schema/version.ts";
 import type { PostgresConnection } from "../dev/postgres/server.ts";
+import { failureOf } from "./failures.ts";
 import { schemaCommand } from "./schema.ts";
 
 /** Run one command as the command line would, and give what it printed. */
-async function run(connection: PostgresConnection | undefined, ...words: string[]): Promise<string> {
+function run(connection: PostgresConnection | undefined, ...words: string[]): Promise<string> {
+  return runAs(undefined, connection, ...words);
+}
+
+/** The same with an installation set. */
+async function runAs(
+  installation: string | undefined,
+  connection: PostgresConnection | undefined,
+  ...words: string[]
+): Promise<string> {
   let printed = "";
   const command = schemaCommand({
     database: connection,
-    installation: "test-store",
+    installation,
     write: (text) => {
       printed += text;
     },
@@ -28,7 +37,10 @@ async function run(connection: PostgresConnection | undefined, ...words: string[
 test("M3: plan, apply, and apply again, each said in words", async (t) => {
   const { owner } = await emptyDatabase(t);
   assert.match(await run(owner, "plan"), /^0001_foundation\n0002_/);
-  assert.match(await run(owner, "apply"), /^applied 0001_foundation\n[\s\S]*\nschema version \d+\n$/);
+  assert.match(
+    await runAs("test-store", owner, "apply"),
+    /^applied 0001_foundation\n[\s\S]*\nschema version \d+\n$/,
+  );
   assert.match(await run(owner, "apply"), /^schema version \d+\n$/);
   assert.equal(await run(owner, "plan"), "nothing to apply\n");
 
@@ -68,8 +80,9 @@ test("M3: the script and the role recipe are printed without a database", async 
 test("a missing URL, a bad flag and an unreachable database have their own errors", async (t) => {
   const { owner } = await emptyDatabase(t);
   await assert.rejects(run(undefined, "status"), (error) => isHoldfastError(error, "invalid_configuration"));
-  await assert.rejects(run(owner, "status", "-o", "yaml"), (error) =>
-    isHoldfastError(error, "invalid_configuration"),
+  await assert.rejects(
+    run(owner, "status", "--database-url", "mysql://x"),
+    /^UsageError: --database-url must be postgres:/,
   );
   await assert.rejects(run({ ...owner, port: 1 }, "status"), (error) => {
     assert(isHoldfastError(error, "unavailable"));
@@ -115,6 +128,82 @@ test("M3: the plan of an upgrade says what it locks, what to drain, and who has 
   assert.match(text, /^ {2}waits {4}for the end of controller 0\.0\.9$/m);
 });
 
+test("M5: a store of another installation is refused by name before anything is shown or changed", async (t) => {
+  const { app, owner } = await testDatabase(t);
+  for (const [login, ...words] of [
+    [app, "status"],
+    [app, "plan"],
+    [app, "verify"],
+    [owner, "apply"],
+    [owner, "apply", "--online"],
+    [app, "rotate-epoch", "--from", "1", "--reason", "x"],
+  ] as const) {
+    await assert.rejects(runAs("elsewhere", login, ...words), (error) => {
+      assert(isHoldfastError(error, "installation_mismatch"), String(error));
+      assert.match(error.detail, /^the store belongs to [a-z0-9-]+, this process to elsewhere$/);
+      return true;
+    });
+  }
+  const { store } = JSON.parse(await run(app, "status", "-o", "json")) as {
+    store: { installationId: string };
+  };
+  assert.match(await runAs(store.installationId, app, "status"), /^schema +0012_/);
+});
+
+test("M5: what is seen of a schema is printed as JSON and as YAML, and both say the same", async (t) => {
+  const { app, owner, superuser } = await testDatabase(t);
+  for (const [login, command] of [
+    [app, "status"],
+    [app, "plan"],
+    [app, "verify"],
+    [owner, "apply"],
+    [superuser, "roles"],
+  ] as const) {
+    const [json, yaml] = [await run(login, command, "-o", "json"), await run(login, command, "-o", "yaml")];
+    assert.doesNotMatch(yaml, /^\{/);
+    assert.deepEqual(parse(yaml), JSON.parse(json), command);
+  }
+});
+
+test("M1: verify says what to do about what is missing, changed, somebody else's or half done", async (t) => {
+  const { app, superuser } = await testDatabase(t);
+  const nextOf = async () => {
+    const error: unknown = await run(app, "verify").catch((thrown: unknown) => thrown);
+    return [failureOf(error).code, failureOf(error).detail, failureOf(error).next];
+  };
+  await withClient(superuser, (client) => client.query("create table holdfast.extra (id int4)"));
+  assert.deepEqual(await nextOf(), [
+    "schema_drift",
+    "1 object is none of this release's",
+    "Drop what is unexpected, or move it out of the schema holdfast; nothing here needs it.",
+  ]);
+  await withClient(superuser, (client) =>
+    client.query("drop table holdfast.extra; drop index holdfast.tokens_hash"),
+  );
+  const [, detail, next] = await nextOf();
+  assert.equal(detail, "1 object is missing or other than in a fresh install");
+  assert.match(next ?? "", /^Put back what is missing or changed as `.*holdfast schema script` makes it\.$/);
+});
+
+test("what a login lacks is said with what to do about it, and not to try again", async (t) => {
+  const { app, owner } = await emptyDatabase(t);
+  const codeAndDetail = async (work: Promise<unknown>) => {
+    const error: unknown = await work.catch((thrown: unknown) => thrown);
+    assert(isHoldfastError(error), String(error));
+    assert.equal(error.detail.includes(app.password), false);
+    return `${error.code}: ${error.detail}`;
+  };
+  assert.match(
+    await codeAndDetail(run({ ...owner, user: "nobody-here" }, "status")),
+    /^invalid_configuration: the database refuses this login: .*"nobody-here"\. Correct user and password/,
+  );
+  assert.match(
+    await codeAndDetail(run({ ...owner, database: "nothing-here" }, "status")),
+    /^invalid_configuration: database "nothing-here" does not exist\. Correct its name/,
+  );
+  assert.match(await codeAndDetail(run(undefined, "apply")), /^invalid_configuration: no database is named/);
+});
+
 test("M1: verify prints one digest, and fails with the reason where the store is another", async (t) => {
   const { app, superuser } = await testDatabase(t);
   assert.match(await run(app, "verify"), /^schema version 12\ndigest +[0-9a-f]{64}\nobjects +\d+\n$/);
@@ -122,19 +211,13 @@ test("M1: verify prints one digest, and fails with the reason where the store is
   await assert.rejects(run(app, "verify"), (error) => isHoldfastError(error, "schema_drift"));
 });
 
-test("M1: online steps are reported by status and plan, and run by apply --online, once", async (t) => {
-  const { owner } = await testDatabase(t);
-  const directory = await mkdtemp(join(tmpdir(), "holdfast-schema-"));
-  t.after(() => rm(directory, { recursive: true, force: true }));
-  await cp(await releaseMigrations(), directory, { recursive: true });
-  await mkdir(join(directory, "online"), { recursive: true });
-  await writeFile(
-    join(directory, "online", "0012_jobs_by_name.sql"),
-    `drop index concurrently if exists holdfast.jobs_by_name;
+test("M1: online steps are reported by status, plan and verify, and run by apply --online, once", async (t) => {
+  const step = `drop index concurrently if exists holdfast.jobs_by_name;
 -- then
 create index concurrently jobs_by_name on holdfast.jobs (tenant_id, name);
-`,
-  );
+`;
+  const { directory } = await ownRelease(t, { "online/0012_jobs_by_name.sql": step });
+  const { owner, superuser } = await testDatabase(t);
   const here = async (...words: string[]) => {
     let printed = "";
     const write = (text: string) => void (printed += text);
@@ -145,9 +228,21 @@ create index concurrently jobs_by_name on holdfast.jobs (tenant_id, name);
   assert.match(await here("status"), /^online steps +0012_jobs_by_name \(pending\)$/m);
   assert.match(
     await here("plan"),
-    /^online 0012_jobs_by_name \(pending\): `holdfast schema apply --online`$/m,
+    /^online 0012_jobs_by_name \(pending\): `holdfast schema apply --online`\n {2}makes {4}index holdfast\.jobs_by_name$/m,
   );
+  assert.match(
+    await here("verify"),
+    /^online step {4}0012_jobs_by_name \(pending\), index holdfast\.jobs_by_name: `holdfast schema apply --online`$/m,
+  );
+  await withClient(superuser, (client) =>
+    client.query(
+      "insert into holdfast.schema_online_steps (name, checksum) values ('0012_jobs_by_name', repeat('a', 64))",
+    ),
+  );
+  await assert.rejects(here("verify"), /half done: 0012_jobs_by_name$/);
+  assert.match(await here("status"), /^online steps +0012_jobs_by_name \(interrupted\)$/m);
   assert.equal(await here("apply", "--online"), "ran 0012_jobs_by_name\n");
   assert.equal(await here("apply", "--online"), "nothing to run\n");
   assert.match(await here("status"), /^online steps +none$/m);
+  assert.doesNotMatch(await here("verify"), /online step/);
 });

@@ -1,11 +1,11 @@
 import { Command } from "commander";
-import { postgresUrl } from "../config/postgres-url.ts";
 import { rotateDeployment } from "../core/deployment.store.ts";
 import { HoldfastError } from "../core/errors.ts";
 import { connectDirect } from "../core/postgres/direct.ts";
 import type { ConnectionSettings } from "../core/postgres/pool.ts";
 import { sqlstateOf } from "../core/postgres/sqlstate.ts";
 import { type MigrationEffect, readCatalogue } from "../core/schema/catalogue.ts";
+import { assertInstallation } from "../core/schema/compatibility.ts";
 import { applySchema } from "../core/schema/migrate.ts";
 import {
   type Migration,
@@ -22,14 +22,25 @@ import type { SchemaSession } from "../core/schema/session.ts";
 import { schemaStatus, takeLookingRole } from "../core/schema/status.ts";
 import { verifySchema } from "../core/schema/verify.ts";
 import { seconds } from "../core/time.ts";
+import { namedDatabase, noDatabase } from "./database.ts";
+import { outputFlag } from "./flags.ts";
 import { withOperator } from "./operator.ts";
-import { lines, planText, statusText, statusView, verificationText } from "./schema-text.ts";
+import {
+  lines,
+  planText,
+  statusText,
+  statusView,
+  verificationFailure,
+  verificationText,
+} from "./schema-text.ts";
 
 /** What the commands take from their surroundings. */
 export interface SchemaCommandContext {
   /** Where `--database-url` isn't given. */
   readonly database: ConnectionSettings | undefined;
-  /** The id that a new store gets; an existing one keeps its own. */
+  /** Where that isn't named either: what only looks takes the development store that runs here. */
+  readonly running?: () => ConnectionSettings | null;
+  /** The id that a new store gets; one that has another is refused. */
   readonly installation: string | undefined;
   readonly write: (text: string) => void;
   /** Where the migrations are; a test's own, or the release's. */
@@ -38,7 +49,7 @@ export interface SchemaCommandContext {
 
 interface Flags {
   readonly databaseUrl?: string;
-  readonly output: "text" | "json";
+  readonly output: "text" | "json" | "yaml";
 }
 
 interface Release {
@@ -50,8 +61,12 @@ interface Release {
 /** `holdfast schema …`: the explicit step that changes the schema, and what can be seen of it (M1, M3, M5). */
 export function schemaCommand(context: SchemaCommandContext): Command {
   const command = new Command("schema").description("see and change the database's schema");
-  const print = (flags: Flags, value: unknown, text: string) => {
-    context.write(flags.output === "json" ? `${JSON.stringify(value, jsonValue, 2)}\n` : text);
+  const print = async (flags: Flags, value: unknown, text: string) => {
+    if (flags.output === "text") return context.write(text);
+    const json = JSON.stringify(value, jsonValue, 2);
+    if (flags.output === "json") return context.write(`${json}\n`);
+    const { stringify } = await import("yaml");
+    context.write(stringify(JSON.parse(json)));
   };
   const directory = async () => context.directory ?? (await releaseMigrations());
   const release = async (): Promise<Release> => {
@@ -63,11 +78,21 @@ export function schemaCommand(context: SchemaCommandContext): Command {
     ]);
     return { migrations, effects, steps };
   };
-  const look = (flags: Flags, { migrations, steps }: Release) =>
-    withSession(context, flags, async (session) => {
+  const looking = <T>(flags: Flags, body: (session: SchemaSession) => Promise<T>) =>
+    withSession(lookedAt(context, flags), async (session) => {
       await takeLookingRole(session);
-      return schemaStatus(session, migrations, { steps });
+      await assertInstallation(session, context.installation);
+      return body(session);
     });
+  const changing = <T>(flags: Flags, body: (session: SchemaSession) => Promise<T>) =>
+    withSession(changed(context, flags), async (session) => {
+      await takeLookingRole(session);
+      await assertInstallation(session, context.installation);
+      await session.query("reset role");
+      return body(session);
+    });
+  const look = (flags: Flags, { migrations, steps }: Release) =>
+    looking(flags, (session) => schemaStatus(session, migrations, { steps }));
 
   subcommand(command, "status", "which store this is, who uses it, and whether this release fits it", [
     ["holdfast schema status", "with the login of any process"],
@@ -76,7 +101,7 @@ export function schemaCommand(context: SchemaCommandContext): Command {
     .option("--check", "fail, with the exit code of the reason, when this release may not write", false)
     .action(async (flags: Flags & { readonly check: boolean }) => {
       const status = await look(flags, await release());
-      print(flags, statusView(status), statusText(status));
+      await print(flags, statusView(status), statusText(status));
       if (flags.check && status.write !== null) throw status.write;
     });
 
@@ -87,7 +112,7 @@ export function schemaCommand(context: SchemaCommandContext): Command {
     const status = await look(flags, own);
     if (status.problem !== null) throw status.problem;
     const plan = schemaPlan(status, own.effects);
-    print(flags, plan, planText(plan));
+    await print(flags, plan, planText(plan));
   });
 
   subcommand(command, "apply", "apply what is missing, as holdfast_owner", [
@@ -99,7 +124,7 @@ export function schemaCommand(context: SchemaCommandContext): Command {
     .action(async (flags: Flags & { readonly lockTimeout: string; readonly online: boolean }) => {
       const { migrations, effects, steps } = await release();
       if (flags.online) {
-        const run = await withSession(context, flags, (session) =>
+        const run = await changing(flags, (session) =>
           runOnlineSteps(session, { steps, version: migrations.length }),
         );
         const done = run.map(({ name }) => name);
@@ -110,10 +135,11 @@ export function schemaCommand(context: SchemaCommandContext): Command {
         );
       }
       const lockTimeout = seconds(wholeNumber(flags.lockTimeout, "--lock-timeout"));
-      const result = await withSession(context, flags, (session) =>
+      const result = await changing(flags, (session) =>
         applySchema(session, {
           migrations,
           effects,
+          steps,
           lockTimeout,
           ...(context.installation === undefined ? {} : { installation: context.installation }),
         }),
@@ -123,22 +149,17 @@ export function schemaCommand(context: SchemaCommandContext): Command {
         ...applied.map((label) => `applied ${label}`),
         `schema version ${String(result.version)}`,
       ];
-      print(flags, { applied, version: result.version }, lines(text));
+      await print(flags, { applied, version: result.version }, lines(text));
     });
 
   subcommand(command, "verify", "compare checksums and catalogue with what a fresh install has", [
     ["holdfast schema verify", "one digest: the same on a fresh and on an upgraded store"],
   ]).action(async (flags: Flags) => {
-    const { migrations, effects } = await release();
-    const found = await withSession(context, flags, async (session) => {
-      await takeLookingRole(session);
-      return verifySchema(session, migrations, effects);
-    });
-    print(flags, found, verificationText(found));
-    const differing = found.missing.length + found.changed.length + found.unexpected.length;
-    if (differing > 0) {
-      throw new HoldfastError("schema_drift", `${String(differing)} objects differ from a fresh install's`);
-    }
+    const { migrations, effects, steps } = await release();
+    const found = await looking(flags, (session) => verifySchema(session, migrations, effects, steps));
+    await print(flags, found, verificationText(found));
+    const failure = verificationFailure(found);
+    if (failure !== null) throw failure;
   });
 
   subcommand(command, "roles", "make the roles of the recipe (needs CREATEROLE)", [
@@ -149,8 +170,8 @@ export function schemaCommand(context: SchemaCommandContext): Command {
     .action(async (flags: Flags & { readonly print: boolean }) => {
       const recipe = await readRoles(await directory());
       if (flags.print) return context.write(recipe);
-      await withSession(context, flags, (session) => applyRoles(session, recipe));
-      print(flags, { applied: true }, "the roles are as the recipe has them\n");
+      await withSession(changed(context, flags), (session) => applyRoles(session, recipe));
+      await print(flags, { applied: true }, "the roles are as the recipe has them\n");
     });
 
   subcommand(
@@ -175,12 +196,13 @@ export function schemaCommand(context: SchemaCommandContext): Command {
           reason: flags.reason,
           cutOff: flags.cutOff,
         };
-        const { epoch, settled } = await withOperator(settingsOf(context, flags), "holdfast/schema", (db) =>
+        const store = { settings: changed(context, flags), installation: context.installation };
+        const { epoch, settled } = await withOperator(store, "holdfast/schema", (db) =>
           rotateDeployment(db, rotation),
         );
         const text = [`deployment epoch ${String(epoch)}`];
         if (!settled) text.push("a transaction that began before is still open: look again");
-        print(flags, { epoch, settled }, lines(text));
+        await print(flags, { epoch, settled }, lines(text));
       },
     );
 
@@ -190,8 +212,8 @@ export function schemaCommand(context: SchemaCommandContext): Command {
     .option("--from <version>", "the version that the store has", "0")
     .addHelpText("after", examples([["holdfast schema script --from 11", "from there to this release"]]))
     .action(async (flags: { readonly from: string }) => {
-      const { migrations, effects } = await release();
-      context.write(schemaScript(migrations, { from: wholeNumber(flags.from, "--from"), effects }));
+      const { migrations, effects, steps } = await release();
+      context.write(schemaScript(migrations, { from: wholeNumber(flags.from, "--from"), effects, steps }));
     });
   return command;
 }
@@ -205,8 +227,11 @@ function subcommand(
   return parent
     .command(name)
     .description(description)
-    .option("--database-url <url>", "the database (or HOLDFAST_DATABASE_URL)")
-    .option("-o, --output <format>", "text or json", outputFormat, "text")
+    .option(
+      "--database-url <url>",
+      "the database (or HOLDFAST_DATABASE_URL; to look at, else the one of `holdfast dev` here)",
+    )
+    .addOption(outputFlag("text", "json", "yaml"))
     .addHelpText("after", examples(shown));
 }
 
@@ -215,23 +240,28 @@ function examples(shown: readonly (readonly [command: string, meaning: string])[
   return `\nExamples:\n${shown.map(([command, meaning]) => `  $ ${command.padEnd(width)}   ${meaning}`).join("\n")}`;
 }
 
-function outputFormat(text: string): Flags["output"] {
-  if (text === "text" || text === "json") return text;
-  throw new HoldfastError("invalid_configuration", "-o is text or json");
+function lookedAt(context: SchemaCommandContext, flags: Flags): ConnectionSettings {
+  const found = named(context, flags) ?? context.running?.();
+  if (found !== undefined && found !== null) return found;
+  throw noDatabase("and no development store runs in this checkout (`holdfast dev`)");
 }
 
-function settingsOf(context: SchemaCommandContext, flags: Flags): ConnectionSettings {
-  if (flags.databaseUrl !== undefined) return postgresUrl(flags.databaseUrl);
-  if (context.database !== undefined) return context.database;
-  throw new HoldfastError("invalid_configuration", "give --database-url or set HOLDFAST_DATABASE_URL");
+/** Changing some store that happens to run here would be worse than a question. */
+function changed(context: SchemaCommandContext, flags: Flags): ConnectionSettings {
+  const found = named(context, flags);
+  if (found !== undefined) return found;
+  throw noDatabase("and a development store is brought up to date by `holdfast dev` alone");
+}
+
+function named({ database }: SchemaCommandContext, flags: Flags): ConnectionSettings | undefined {
+  return flags.databaseUrl === undefined ? database : namedDatabase(flags.databaseUrl);
 }
 
 async function withSession<T>(
-  context: SchemaCommandContext,
-  flags: Flags,
+  settings: ConnectionSettings,
   body: (session: SchemaSession) => Promise<T>,
 ): Promise<T> {
-  const client = await connectDirect(settingsOf(context, flags), "holdfast schema");
+  const client = await connectDirect(settings, "holdfast schema");
   try {
     return await body(client);
   } catch (error) {

@@ -1,5 +1,4 @@
 import { Command, InvalidArgumentError, Option } from "commander";
-import { databaseOf } from "../config.ts";
 import { isHoldfastError } from "../core/errors.ts";
 import { brandId, isTenantId, isUuid, type TenantId } from "../core/ids.ts";
 import type { Database } from "../core/postgres/transition.ts";
@@ -18,7 +17,7 @@ import { writeDuration } from "../wire/duration.ts";
 import { type CommandContext, type OutputFormat, printValue } from "./context.ts";
 import { UsageError } from "./failures.ts";
 import { durationFlag, outputFlag } from "./flags.ts";
-import { withOperator } from "./operator.ts";
+import { operatorStore, withOperator } from "./operator.ts";
 import { tableText } from "./table.ts";
 import { age } from "./time-text.ts";
 import { visible } from "./visible.ts";
@@ -51,7 +50,7 @@ Examples:
 Scopes: ${scopes.join(", ")}. One with a resource's id behind it, such as jobs:read:ID, is good for that one alone.`,
     )
     .action((flags: TokenFlags) =>
-      withOperator(databaseOf(context.config), "holdfast/token", async (db) => {
+      withOperator(operatorStore(context), "holdfast/token", async (db) => {
         const tenant = await ensureTenant(db, flags.tenant);
         const named = { tenant, name: flags.principal };
         const principal = (await findPrincipal(db, named)) ?? (await createPrincipal(db, named));
@@ -75,7 +74,7 @@ Scopes: ${scopes.join(", ")}. One with a resource's id behind it, such as jobs:r
     .addOption(outputFlag("text", "json", "yaml"))
     .addHelpText("after", "\nExamples:\n  $ holdfast token list --tenant acme")
     .action((flags: Pick<TokenFlags, "tenant"> & { readonly output: OutputFormat }) =>
-      withOperator(databaseOf(context.config), "holdfast/token", async (db) => {
+      withOperator(operatorStore(context), "holdfast/token", async (db) => {
         const tokens = (await listTokens(db, tenantOf(flags.tenant))).map(tokenView);
         if (flags.output === "json" || flags.output === "yaml") {
           return printValue(context, flags.output, { items: tokens });
@@ -94,7 +93,7 @@ Scopes: ${scopes.join(", ")}. One with a resource's id behind it, such as jobs:r
       "\nExamples:\n  $ holdfast token rotate 01976b2c-0000-7000-8000-000000000000 --tenant acme --overlap 1h",
     )
     .action((id: string, flags: Pick<TokenFlags, "tenant"> & { readonly overlap: Microseconds }) =>
-      withOperator(databaseOf(context.config), "holdfast/token", async (db) => {
+      withOperator(operatorStore(context), "holdfast/token", async (db) => {
         const made = await rotateToken(db, {
           tenant: tenantOf(flags.tenant),
           token: tokenIdOf(id),
@@ -115,7 +114,7 @@ Scopes: ${scopes.join(", ")}. One with a resource's id behind it, such as jobs:r
       "\nExamples:\n  $ holdfast token revoke 01976b2c-0000-7000-8000-000000000000 --tenant acme",
     )
     .action((id: string, flags: Pick<TokenFlags, "tenant">) =>
-      withOperator(databaseOf(context.config), "holdfast/token", async (db) => {
+      withOperator(operatorStore(context), "holdfast/token", async (db) => {
         await revokeToken(db, { tenant: tenantOf(flags.tenant), token: tokenIdOf(id) });
         await context.terminal.out(`${id} is revoked\n`);
       }),

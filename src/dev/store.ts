@@ -7,7 +7,8 @@ import { readOnlineSteps, runOnlineSteps } from "../core/schema/online.ts";
 import { applyRoles } from "../core/schema/roles.ts";
 import type { PostgresConnection } from "./postgres/server.ts";
 
-const database = "holdfast";
+/** The name of a development store's database. */
+export const database = "holdfast";
 const login = "holdfast_dev";
 
 /**

@@ -209,8 +209,8 @@ export const errorCatalogue = {
   ),
   schema_drift: entry(
     503,
-    "An applied migration has another checksum",
-    "Development store: `holdfast dev --reset`. Otherwise restore the release's own files.",
+    "The store is not what this release's migrations make",
+    "Use the release's own files; put back what `detail` names as `holdfast schema script` makes it. Development store: `holdfast dev --reset`.",
   ),
   schema_busy: entry(
     503,

@@ -171,7 +171,7 @@ test("M5: a drain keeps its first reason, and leaves who, when and why on record
 
 test("M5: a kind that there is not, and a drain without a reason, are refused with the words that help", async () => {
   for (const [words, message] of [
-    [["drain", "sandboxes", "--reason", "x"], /sandboxes is none of jobs, sessions, activations, work, all/],
+    [["drain", "sandboxes", "--reason", "x"], /Allowed choices are jobs, sessions, activations, work, all/],
     [["drain", "jobs"], /--reason says why/],
   ] as const) {
     const { code, stderr } = await holdfast(...words);

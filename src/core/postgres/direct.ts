@@ -3,6 +3,7 @@ import { HoldfastError } from "../errors.ts";
 import { type Microseconds, seconds, toMilliseconds } from "../time.ts";
 import { typeParsers } from "./codecs.ts";
 import { addressOf, type ConnectionSettings, directOf } from "./pool.ts";
+import { refusedLogin } from "./sqlstate.ts";
 
 /**
  * One connection as the login itself, without a role and without the limits of a process: for the schema's
@@ -25,6 +26,8 @@ export async function connectDirect(
   try {
     await client.connect();
   } catch (error) {
+    const refused = refusedLogin(error);
+    if (refused !== undefined) throw refused;
     const reason = error instanceof Error ? error.message : String(error);
     throw new HoldfastError("unavailable", `the database cannot be reached: ${reason}`, { cause: error });
   }

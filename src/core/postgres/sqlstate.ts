@@ -86,6 +86,38 @@ export function constraintOf(error: unknown): string | undefined {
   return isServerError(error) ? error.constraint : undefined;
 }
 
+/**
+ * Why the first connection of a process was refused in a way that trying again does not mend; undefined for anything
+ * else. Later ones are tried again instead: what was right once may be right again.
+ */
+export function refusedLogin(error: unknown): HoldfastError | undefined {
+  if (!isServerError(error)) return undefined;
+  switch (error.code) {
+    // Told so when a connection asks for a role that does not exist.
+    case "22023":
+      return new HoldfastError(
+        "schema_missing",
+        `${error.message}: \`holdfast schema roles\` makes the roles, as somebody who may`,
+        { cause: error },
+      );
+    case "28000":
+    case "28P01":
+      return new HoldfastError(
+        "invalid_configuration",
+        `the database refuses this login: ${error.message}. Correct user and password in its URL, or make the login`,
+        { cause: error },
+      );
+    case "3D000":
+      return new HoldfastError(
+        "invalid_configuration",
+        `${error.message}. Correct its name in the URL, or create it`,
+        { cause: error },
+      );
+    default:
+      return undefined;
+  }
+}
+
 /** The error that callers see for what the driver threw. The cause stays attached for the log, never for the wire. */
 export function translate(error: unknown): unknown {
   if (isHoldfastError(error) || !(error instanceof Error)) return error;

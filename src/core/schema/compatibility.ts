@@ -1,4 +1,4 @@
-import { HoldfastError } from "../errors.ts";
+import { HoldfastError, isHoldfastError } from "../errors.ts";
 import { sqlstateOf } from "../postgres/sqlstate.ts";
 import { isMissing } from "./history.ts";
 import { rowsOf, type SchemaSession } from "./session.ts";
@@ -78,16 +78,33 @@ async function storeRows(session: SchemaSession): Promise<StoreRow[]> {
   }
 }
 
+/** Throws `installation_mismatch` when there is a store and it is another's. One that can't be seen is left to others. */
+export async function assertInstallation(
+  session: SchemaSession,
+  installation: string | undefined,
+): Promise<void> {
+  if (installation === undefined) return;
+  const store = await readStore(session).catch((error: unknown) => {
+    if (isHoldfastError(error, "schema_missing")) return null;
+    throw error;
+  });
+  if (store !== null && store.installationId !== installation) throw mismatch(store, installation);
+}
+
+function mismatch({ installationId }: StoreFacts, installation: string): HoldfastError {
+  return new HoldfastError(
+    "installation_mismatch",
+    `the store belongs to ${installationId}, this process to ${installation}`,
+  );
+}
+
 /** Why this release may not use the store for the purpose; undefined when it may. */
 export function judgeCompatibility(
   facts: StoreFacts,
   { purpose, installation, supported = supportedSchema }: CompatibilityOptions,
 ): HoldfastError | undefined {
   if (installation !== undefined && installation !== facts.installationId) {
-    return new HoldfastError(
-      "installation_mismatch",
-      `the store belongs to ${facts.installationId}, this process to ${installation}`,
-    );
+    return mismatch(facts, installation);
   }
   if (facts.version < supported.minimum) {
     return new HoldfastError(
