@@ -1,10 +1,10 @@
-import { readFileSync, statSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { readFileSync } from "node:fs";
 import { type Client, type ClientOptions, createClient } from "../client/client.ts";
 import { httpUrl, token as tokenOf } from "../config/readers.ts";
 import type { Config } from "../config.ts";
 import { HoldfastError } from "../wire/holdfast-error.ts";
 import { contextsPath, readContexts, serverNamed } from "./contexts.ts";
+import { developmentServer, whereItIsNow } from "./development-server.ts";
 import { UsageError } from "./failures.ts";
 
 export interface ConnectionFlags {
@@ -14,10 +14,7 @@ export interface ConnectionFlags {
   readonly context?: string | undefined;
 }
 
-interface Server {
-  readonly url: string;
-  readonly token: string | undefined;
-}
+type Server = Pick<ClientOptions, "url" | "token" | "fetch">;
 
 /** A person waits for a refused connection, not for half a minute without a word; whoever follows a job waits out the server's restart. */
 const retry: Pick<ClientOptions, "retry" | "streamRetry"> = {
@@ -45,7 +42,9 @@ function serverOf(flags: ConnectionFlags, config: Config, directory: string): Se
   if (url === null && config.context !== null) return contextServer(config.context, config, token);
   const local = developmentServer(directory);
   if (url !== null) return { url, token: local?.url === url ? local.token : undefined };
-  if (local !== null) return { url: local.url, token: token ?? local.token };
+  if (local !== null) {
+    return { url: local.url, token: token ?? local.token, fetch: whereItIsNow(local, directory, token) };
+  }
   const { current } = readContexts(contextsPath(config.configHome));
   if (current !== null) return contextServer(current, config, token);
   throw new HoldfastError("unreachable", "no server is configured, and none runs in this checkout");
@@ -69,44 +68,5 @@ function tokenFrom(path: string): string {
     return tokenOf(readFileSync(path, "utf8").trimEnd());
   } catch (error) {
     throw new UsageError(`--token-file ${path}: ${error instanceof Error ? error.message : String(error)}`);
-  }
-}
-
-/**
- * What a running development server left for us in `.holdfast/dev.json`, here or in a directory above. A file
- * of somebody else's could send us, and what we submit, to their server: it has to be ours, closed to others,
- * and name a loopback address.
- */
-function developmentServer(directory: string): Server | null {
-  for (let at = directory; ; at = dirname(at)) {
-    const found = readDevelopmentFile(join(at, ".holdfast", "dev.json"));
-    if (found !== null) return found;
-    if (dirname(at) === at) return null;
-  }
-}
-
-function readDevelopmentFile(path: string): Server | null {
-  let text: string;
-  try {
-    const { uid, mode } = statSync(path);
-    const ours = process.getuid === undefined || (uid === process.getuid() && (mode & 0o077) === 0);
-    if (!ours) throw new UsageError(`${path} is not used: it belongs to somebody else or is open to others`);
-    text = readFileSync(path, "utf8");
-  } catch (error) {
-    if (error instanceof UsageError) throw error;
-    return null;
-  }
-  try {
-    const { url, token } = JSON.parse(text) as { readonly url?: unknown; readonly token?: unknown };
-    const address = httpUrl(String(url));
-    const { hostname } = new URL(address);
-    if (!["127.0.0.1", "[::1]", "localhost"].includes(hostname))
-      throw new Error("its url is not on loopback");
-    return { url: address, token: tokenOf(String(token)) };
-  } catch (error) {
-    throw new UsageError(
-      `${path} is not valid: ${error instanceof Error ? error.message : String(error)}`,
-      "Start the server again, or remove the file.",
-    );
   }
 }
