@@ -297,12 +297,10 @@ $$;
 -- permit's commit, which is durable, comes after it in the log.
 --
 -- The answer is JSON: `i`, the items as [tenant, id, lane, epoch, what, place of the row], and `c`, a cursor for each
--- line of which there may be more, to be given back with the next claim. A claim with cursors looks only into those
--- lines, each from where the one before ended: it passes over nothing that is held, or finished while an old snapshot
--- keeps it. What is due before a cursor or in another line is seen by the next claim without them.
+-- line of which there may be more: turn_work() takes from there, and passes over nothing that is held, or finished
+-- while an old snapshot keeps it. What is due before a cursor or in another line is seen by the next claim.
 create function holdfast.claim_work(
-  p_deployment bigint, p_holder uuid, p_lanes text[], p_limit integer, p_lease bigint,
-  c_lanes text[], c_priorities smallint[], c_tenants text[], c_dues timestamptz[], c_works uuid[]
+  p_deployment bigint, p_holder uuid, p_lanes text[], p_limit integer, p_lease bigint
 ) returns text
   language plpgsql volatile security invoker
   set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off
@@ -325,7 +323,6 @@ begin
         order by l.queue, l.priority, l.tenant_id limit 1
       ) f)
     from (values (0::smallint), (1::smallint), (2::smallint), (3::smallint)) as u (priority) cross join unnest(p_lanes) as w (lane)
-    where cardinality(c_lanes) = 0
     union all
     select n.priority, n.lane, (
       select case when f.queue = n.lane and f.priority = n.priority then f.tenant_id end
@@ -338,8 +335,7 @@ begin
   ), due as (
     select d.*, (p_limit + d.lines - 1) / d.lines as share
     from (
-      select n.priority, n.lane, n.tenant_id, oldest.due_at, '-infinity'::timestamptz as after_due,
-        '00000000-0000-0000-0000-000000000000'::uuid as after_work, count(*) over (partition by n.priority) as lines
+      select n.priority, n.lane, n.tenant_id, oldest.due_at, count(*) over (partition by n.priority) as lines
       from line n
       cross join lateral (
         select l.due_at from holdfast.leases_work l
@@ -349,9 +345,6 @@ begin
         order by l.queue, l.priority, l.tenant_id, l.due_at limit 1
       ) oldest
       where n.tenant_id is not null
-      union all
-      select c.priority, c.lane, c.tenant_id, c.due_at, c.due_at, c.work_id, count(*) over (partition by c.priority)
-      from unnest(c_lanes, c_priorities, c_tenants, c_dues, c_works) as c (lane, priority, tenant_id, due_at, work_id)
     ) d
     order by d.priority, d.due_at, d.tenant_id
   ), taken as materialized (
@@ -359,7 +352,7 @@ begin
     from due d
     cross join lateral (
       select l.ctid as row, l.tenant_id, l.resource_id, l.queue, l.priority, l.due_at, l.epoch, l.work_state from holdfast.leases_work l
-      where (l.queue, l.priority, l.tenant_id, l.due_at, l.resource_id) > (d.lane, d.priority, d.tenant_id, d.after_due, d.after_work)
+      where (l.queue, l.priority, l.tenant_id, l.due_at) >= (d.lane, d.priority, d.tenant_id, d.due_at)
         and (l.queue, l.priority, l.tenant_id, l.due_at) <= (d.lane, d.priority, d.tenant_id, now)
         and (l.holder is null or l.wake_at <= now) and l.work_state is not null
       order by l.queue, l.priority, l.tenant_id, l.due_at, l.resource_id
@@ -394,7 +387,7 @@ begin
 end
 $$;
 grant execute on function
-  holdfast.claim_work(bigint, uuid, text[], integer, bigint, text[], smallint[], text[], timestamptz[], uuid[]) to holdfast_dispatcher;
+  holdfast.claim_work(bigint, uuid, text[], integer, bigint) to holdfast_dispatcher;
 
 -- Takes an item out of its line until somebody puts it back.
 create function holdfast.suspend_item(p_tenant text, p_work uuid, p_reason text, p_by text, now timestamptz) returns void

@@ -1,8 +1,7 @@
 -- Turns: what a worker asks of the database while it runs. The functions stand in migrations/0012.
 
 -- name: claimWork :one
-select holdfast.claim_work(:deployment_epoch, :holder, :lanes, :limit, :lease_us,
-  :cursor_lanes, :cursor_priorities, :cursor_tenants, :cursor_dues::text[]::timestamptz[], :cursor_works) as "answer!";
+select holdfast.claim_work(:deployment_epoch, :holder, :lanes, :limit, :lease_us) as "answer!";
 
 -- name: turnWork :one
 select holdfast.turn_work(:deployment_epoch, :holder, :tenants,

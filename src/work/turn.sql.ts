@@ -8,11 +8,6 @@ export interface ClaimWorkParams {
   readonly lanes: readonly string[];
   readonly limit: number;
   readonly lease_us: bigint;
-  readonly cursor_lanes: readonly string[];
-  readonly cursor_priorities: readonly number[];
-  readonly cursor_tenants: readonly string[];
-  readonly cursor_dues: readonly string[];
-  readonly cursor_works: readonly string[];
 }
 
 export interface ClaimWorkRow {
@@ -22,10 +17,9 @@ export interface ClaimWorkRow {
 export const claimWork = statement<ClaimWorkParams, ClaimWorkRow, "one">(
   "turn.claimWork",
   "one",
-  ["deployment_epoch","holder","lanes","limit","lease_us","cursor_lanes","cursor_priorities","cursor_tenants","cursor_dues","cursor_works"],
-  ["plain","plain","plain","plain","plain","plain","plain","plain","plain","plain"],
-  `select holdfast.claim_work($1, $2, $3, $4, $5,
-  $6, $7, $8, $9::text[]::timestamptz[], $10) as "answer"`,
+  ["deployment_epoch","holder","lanes","limit","lease_us"],
+  ["plain","plain","plain","plain","plain"],
+  `select holdfast.claim_work($1, $2, $3, $4, $5) as "answer"`,
 );
 
 export interface TurnWorkParams {

@@ -71,7 +71,7 @@ export interface Claims {
   /** Their lease expired with an open permit. */
   readonly lost: readonly Claimed[];
   readonly toReconcile: readonly Claimed[];
-  /** Where the next claim may go on: lines of which there is more. */
+  /** Where a turn may go on: lines of which there is more. */
   readonly cursors: readonly Cursor[];
 }
 
@@ -112,10 +112,7 @@ interface TurnAnswer {
 
 const triesMax = 6;
 
-/**
- * Takes due items of the lanes, the tenants sharing the limit. With cursors it goes on where the claim before ended,
- * and looks nowhere else. Not durable by itself: nothing runs by a claim alone.
- */
+/** Takes due items of the lanes, the tenants sharing the limit. Not durable by itself: nothing runs by a claim alone. */
 export async function claimWork(
   db: Database,
   claim: {
@@ -123,22 +120,15 @@ export async function claimWork(
     readonly lanes: readonly string[];
     readonly limit: number;
     readonly leaseUs: Microseconds;
-    readonly cursors?: readonly Cursor[];
   },
 ): Promise<Claims> {
   const heldUntilMs = monotonicMs() + toMilliseconds(claim.leaseUs);
-  const from = columns(claim.cursors ?? []);
   const { answer } = await runAlone(db, "dispatcher", sql.claimWork, {
     deployment_epoch: db.deploymentEpoch,
     holder: claim.holder,
     lanes: claim.lanes,
     limit: claim.limit,
     lease_us: claim.leaseUs,
-    cursor_lanes: from.lanes,
-    cursor_priorities: from.priorities,
-    cursor_tenants: from.tenants,
-    cursor_dues: from.dues,
-    cursor_works: from.works,
   });
   const { i: items, c: cursors } = JSON.parse(answer) as ClaimAnswer;
   const [claimed, lost, toReconcile]: [Claimed[], Claimed[], Claimed[]] = [[], [], []];

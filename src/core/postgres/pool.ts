@@ -45,6 +45,8 @@ function clientConfig(
     transaction_timeout: limits.transactionTimeoutMs,
     idle_in_transaction_session_timeout: limits.idleInTransactionMs,
     default_transaction_isolation: "read\\ committed",
+    // Its few statements are asked many times a second, and take longer to plan than to run.
+    ...(role === "dispatcher" ? { plan_cache_mode: "force_generic_plan" } : {}),
   };
   return {
     ...addressOf(settings),
