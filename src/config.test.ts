@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { configKeys, type KeyTable } from "./config/keys.ts";
-import { type Environment, parseConfig, required } from "./config.ts";
+import { assertSet, type Environment, parseConfig, required } from "./config.ts";
 import { isHoldfastError } from "./wire/holdfast-error.ts";
 
 function problemOf(environment: Environment, files: Readonly<Record<string, string>> = {}): string {
@@ -34,6 +34,24 @@ test("an empty environment gives the defaults, frozen", () => {
   assert.equal(config.logBytesMax, 16 * 1024 * 1024);
   assert.ok(Object.isFrozen(config));
   assert.throws(() => required(config, "blobDirectory"), /HOLDFAST_BLOB_DIRECTORY is not set/);
+});
+
+test("all that is missing is named in one sentence", () => {
+  const config = parseConfig({ HOLDFAST_INSTALLATION: "prod" });
+  assertSet(config, ["installation"]);
+  const missing = (...keys: Parameters<typeof assertSet>[1]) => {
+    try {
+      assertSet(config, keys);
+      return null;
+    } catch (error) {
+      return error instanceof Error ? error.message : String(error);
+    }
+  };
+  assert.equal(missing("database", "installation"), "HOLDFAST_DATABASE_URL is not set");
+  assert.equal(
+    missing("database", "blobDirectory", "blobDirectory", "callbackKeysFile"),
+    "HOLDFAST_DATABASE_URL, HOLDFAST_BLOB_DIRECTORY and HOLDFAST_CALLBACK_KEYS_FILE are not set",
+  );
 });
 
 test("everything that is wrong is reported at once, by its key", () => {

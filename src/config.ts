@@ -47,14 +47,25 @@ export function config(): Config {
   return parsed;
 }
 
-type Optional = { [Key in keyof Config]: null extends Config[Key] ? Key : never }[keyof Config];
+export type OptionalKey = { [Key in keyof Config]: null extends Config[Key] ? Key : never }[keyof Config];
+
+/** Throws unless all of these are set: whoever has forgotten several is told of all at once. */
+export function assertSet(from: Config, keys: readonly OptionalKey[]): void {
+  const missing = [...new Set(keys)].filter((key) => from[key] === null);
+  if (missing.length > 0) throw notSet(missing);
+}
+
+function notSet(keys: readonly OptionalKey[]): HoldfastError {
+  const names = keys.map((key) => configKeys[key].name);
+  const last = names.pop() ?? "";
+  const all = names.length === 0 ? `${last} is` : `${names.join(", ")} and ${last} are`;
+  return new HoldfastError("invalid_configuration", `${all} not set`);
+}
 
 /** A value that this process can't do without. */
-export function required<Key extends Optional>(from: Config, key: Key): NonNullable<Config[Key]> {
+export function required<Key extends OptionalKey>(from: Config, key: Key): NonNullable<Config[Key]> {
   const value = from[key];
-  if (value === null) {
-    throw new HoldfastError("invalid_configuration", `${configKeys[key].name} is not set`);
-  }
+  if (value === null) throw notSet([key]);
   return value;
 }
 

@@ -1,5 +1,16 @@
-import type { Command } from "commander";
+import type { Argument, Command, Option } from "commander";
 import { loaded } from "./lazy-command.ts";
+
+const suggestions = new WeakMap<Argument | Option, () => readonly string[]>();
+
+/** Words to offer for a value that is not one of a few: what is there when somebody asks. */
+export function suggest(target: Argument | Option | undefined, words: () => readonly string[]): void {
+  if (target !== undefined) suggestions.set(target, words);
+}
+
+function valuesOf(target: Argument | Option | undefined): readonly string[] {
+  return target === undefined ? [] : (suggestions.get(target)?.() ?? target.argChoices ?? []);
+}
 
 /**
  * What could stand in the place of the last word of a line: commands, then flags, or the values of the flag
@@ -13,16 +24,16 @@ export async function completions(program: Command, words: readonly string[]): P
     flags.find(({ long, short }) => word !== undefined && [long, short].includes(word));
   const before = words.length > 1 ? flagOf(words.at(-2)) : undefined;
   if (before !== undefined && (before.required || before.optional)) {
-    return fitting(before.argChoices ?? [], last);
+    return fitting(valuesOf(before), last);
   }
   const [, long, value] = /^(--[a-z-]+)=(.*)$/.exec(last) ?? [];
   if (value !== undefined) {
-    return fitting(flagOf(long)?.argChoices ?? [], value).map((choice) => `${long ?? ""}=${choice}`);
+    return fitting(valuesOf(flagOf(long)), value).map((choice) => `${long ?? ""}=${choice}`);
   }
   if (last.startsWith("-")) return fitting([...flags.flatMap((flag) => flag.long ?? []), "--help"], last);
   const names = command.commands.filter((one) => one.name() !== completerName).map((one) => one.name());
   const argument = command.registeredArguments[given] ?? command.registeredArguments.at(-1);
-  return fitting([...names, ...(argument?.argChoices ?? [])], last);
+  return fitting([...names, ...valuesOf(argument)], last);
 }
 
 /** The command that the words lead to, and how many arguments it has been given. */

@@ -1,10 +1,12 @@
 import { resolve } from "node:path";
 import { Command } from "commander";
+import { suggest } from "./complete.ts";
 import { urlFrom } from "./connection.ts";
 import type { CommandContext, ServerFlags } from "./context.ts";
 import {
   type Contexts,
   contextName,
+  contextNames,
   contextsPath,
   readContexts,
   serverNamed,
@@ -48,7 +50,7 @@ export function contextCommand(context: CommandContext, program: Command): Comma
     );
   });
 
-  serverCommand(
+  const use = serverCommand(
     command,
     "use <name>",
     "use it where nothing nearer names a server",
@@ -89,7 +91,7 @@ export function contextCommand(context: CommandContext, program: Command): Comma
     );
   });
 
-  serverCommand(
+  const remove = serverCommand(
     command,
     "delete <name>",
     "forget it; the token's file stays",
@@ -100,5 +102,6 @@ export function contextCommand(context: CommandContext, program: Command): Comma
     serverNamed(contexts, name);
     return change(withoutServer(contexts, name), `context ${name} is forgotten`);
   });
+  for (const one of [use, remove]) suggest(one.registeredArguments[0], () => contextNames(path));
   return command;
 }

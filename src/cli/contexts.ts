@@ -97,6 +97,15 @@ export function serverNamed({ servers }: Contexts, name: string): ServerContext 
   );
 }
 
+/** For completion, which complains of nothing. */
+export function contextNames(path: string): string[] {
+  try {
+    return [...readContexts(path).servers.keys()];
+  } catch {
+    return [];
+  }
+}
+
 export function withServer(contexts: Contexts, name: string, server: ServerContext): Contexts {
   return { ...contexts, servers: new Map([...contexts.servers, [name, server]]) };
 }

@@ -1,5 +1,6 @@
 import { InvalidArgumentError, Option } from "commander";
 import { duration } from "../config/readers.ts";
+import { type Microseconds, microseconds } from "../core/time.ts";
 import { type OutputFormat, outputFormats } from "./context.ts";
 
 /** The flags' own parsers; what they throw names the flag and ends as a usage error. */
@@ -33,15 +34,22 @@ export function limitFlag(): Option {
   return numberFlag("--limit <number>", "at most so many", 1, 100_000).default(50);
 }
 
+/** A pause, as `durationFlag` reads it; `0s` is none. */
+export function pauseFlag(flags: string, description: string): Option {
+  return new Option(flags, description).argParser((text: string) =>
+    text === "0s" ? microseconds(0n) : durationOf(text),
+  );
+}
+
+function durationOf(text: string): Microseconds {
+  try {
+    return duration(text);
+  } catch (error) {
+    throw new InvalidArgumentError(`It ${error instanceof Error ? error.message : String(error)}.`);
+  }
+}
+
 /** A duration such as `30d`, `12h` or `1h30m`, in microseconds. */
 export function durationFlag(flags: string, description: string, usual: string): Option {
-  return new Option(flags, description)
-    .argParser((text: string) => {
-      try {
-        return duration(text);
-      } catch (error) {
-        throw new InvalidArgumentError(`It ${error instanceof Error ? error.message : String(error)}.`);
-      }
-    })
-    .default(duration(usual), usual);
+  return new Option(flags, description).argParser(durationOf).default(duration(usual), usual);
 }

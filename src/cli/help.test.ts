@@ -1,5 +1,8 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { describe, test } from "node:test";
 import type { Command } from "commander";
 import pc from "picocolors";
@@ -8,6 +11,7 @@ import { parseConfig } from "../config.ts";
 import { errorCatalogue } from "../wire/errors.ts";
 import { completerName, completionScript, completions } from "./complete.ts";
 import type { CommandContext } from "./context.ts";
+import { contextsPath, writeContexts } from "./contexts.ts";
 import { loaded } from "./lazy-command.ts";
 import { createProgram } from "./program.ts";
 import { visible } from "./visible.ts";
@@ -64,8 +68,26 @@ describe("completion", () => {
     assert.deepEqual(await completions(program, ["get", "jobs", "-o", ""]), ["text", "json", "yaml", "name"]);
     assert.deepEqual(await completions(program, ["get", "jobs", "--output=j"]), ["--output=json"]);
     assert.deepEqual(await completions(program, ["completion", ""]), ["bash", "zsh", "fish"]);
+    assert.deepEqual(await completions(program, ["explain", "idem"]), ["idempotency_conflict"]);
+    assert.deepEqual(await completions(program, ["drain", "jobs", "a"]), ["activations", "all"]);
+    assert.deepEqual(await completions(program, ["resume", "s"]), ["sessions"]);
     assert.deepEqual(await completions(program, ["run", "ex"]), [], "files are the shell's");
     assert.ok(!(await completions(program, [""])).includes(completerName));
+  });
+
+  test("offers the contexts that there are, and none of a file that can't be read", async (t) => {
+    const configHome = await mkdtemp(join(tmpdir(), "hf-completion-"));
+    t.after(() => rm(configHome, { recursive: true }));
+    const own = createProgram({ ...context, config: { ...context.config, configHome } }, "0");
+    assert.deepEqual(await completions(own, ["context", "use", ""]), []);
+    const servers = new Map(
+      ["prod", "preview", "local"].map((name) => [name, { url: "http://127.0.0.1:1", tokenFile: null }]),
+    );
+    await writeContexts(contextsPath(configHome), { current: null, servers });
+    assert.deepEqual(await completions(own, ["context", "use", "p"]), ["prod", "preview"]);
+    assert.deepEqual(await completions(own, ["context", "delete", "l"]), ["local"]);
+    assert.deepEqual(await completions(own, ["get", "jobs", "--context", "pr"]), ["prod", "preview"]);
+    assert.deepEqual(await completions(own, ["get", "jobs", "--context=l"]), ["--context=local"]);
   });
 
   test("works in bash", async () => {

@@ -68,6 +68,25 @@ describe("the command line", { concurrency: 2 }, () => {
     assert.match(inLazy.stderr, /Did you mean status/);
   });
 
+  test("a process of a deployment names all that it lacks in one sentence", async () => {
+    const lacks = async (words: readonly string[], env: Readonly<Record<string, string>> = {}) => {
+      const { code, stderr } = await runCommand(words, { env });
+      assert.equal(code, 2);
+      return stderr.split("\n")[0];
+    };
+    assert.equal(
+      await lacks(["gateway"]),
+      "error: HOLDFAST_DATABASE_URL, HOLDFAST_INSTALLATION, HOLDFAST_BLOB_DIRECTORY and HOLDFAST_CALLBACK_KEYS_FILE are not set",
+    );
+    assert.equal(
+      await lacks(["controller", "--runtime", "kubernetes"], {
+        HOLDFAST_DATABASE_URL: "postgres://a@127.0.0.1/b?pooler=transaction",
+        HOLDFAST_BLOB_STORE: "s3",
+      }),
+      "error: HOLDFAST_DATABASE_DIRECT_URL, HOLDFAST_INSTALLATION, HOLDFAST_S3_BUCKET, HOLDFAST_CALLBACK_KEYS_FILE and HOLDFAST_KUBERNETES_NAMESPACE are not set",
+    );
+  });
+
   test("a wrong environment is named, key by key", async () => {
     const { code, stderr } = await runCommand(["get", "jobs"], {
       env: { HOLDFAST_PORT: "x", HOLDFAST_URL: "y" },

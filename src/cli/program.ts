@@ -1,7 +1,9 @@
 import { Argument, Command, Option } from "commander";
 import { databaseOf } from "../config.ts";
-import { completerName, completionScript, completions, type Shell, shells } from "./complete.ts";
+import { errorCatalogue } from "../wire/errors.ts";
+import { completerName, completionScript, completions, type Shell, shells, suggest } from "./complete.ts";
 import type { CommandContext, ServerFlags } from "./context.ts";
+import { contextNames, contextsPath } from "./contexts.ts";
 import { deliveryCommands } from "./delivery-commands.ts";
 import { labelFlag, limitFlag, numberFlag } from "./flags.ts";
 import { lazyCommand } from "./lazy-command.ts";
@@ -21,7 +23,7 @@ export function createProgram(context: CommandContext, version: string | null): 
     .helpCommand("help [command]", "help for a command")
     .option("--url <url>", "the server (or HOLDFAST_URL)")
     .option("--token-file <file>", "file with the token (or HOLDFAST_TOKEN)")
-    .option("--context <name>", "a server that `context set` has named (or HOLDFAST_CONTEXT)")
+    .addOption(contextOption(context))
     .configureHelp({ showGlobalOptions: true });
   if (version !== null) program.version(version, "-V, --version");
   program.addHelpText(
@@ -46,6 +48,15 @@ Exit codes: 0 ok, 2 usage, 3 not found, 4 denied, 5 conflict, 6 unavailable, 7 j
   operatorCommands(program, context);
   helpingCommands(program, context);
   return program;
+}
+
+function contextOption({ config }: CommandContext): Option {
+  const option = new Option(
+    "--context <name>",
+    "a server that `context set` has named (or HOLDFAST_CONTEXT)",
+  );
+  suggest(option, () => contextNames(contextsPath(config.configHome)));
+  return option;
 }
 
 function jobCommands(program: Command, context: CommandContext): void {
@@ -300,7 +311,7 @@ function operatorCommands(program: Command, context: CommandContext): void {
 }
 
 function helpingCommands(program: Command, context: CommandContext): void {
-  serverCommand(
+  const explain = serverCommand(
     program,
     "explain [code]",
     "what an error code means, and what to do",
@@ -312,6 +323,7 @@ function helpingCommands(program: Command, context: CommandContext): void {
   ).action(async (code: string | undefined, flags: ServerFlags) =>
     (await import("./explain.ts")).explain(context, code, flags),
   );
+  suggest(explain.registeredArguments[0], () => Object.keys(errorCatalogue));
   lazyCommand(program, "context", "name servers, and choose between them", async () =>
     (await import("./context-command.ts")).contextCommand(context, program),
   );

@@ -1,17 +1,17 @@
 import { Command } from "commander";
-import { databaseOf, required } from "../config.ts";
+import { assertSet, type Config, databaseOf, type OptionalKey, required } from "../config.ts";
 import { openEgress } from "../core/egress/egress.ts";
 import { toMilliseconds } from "../core/time.ts";
 import { signingKeysIn } from "../deliveries/signing-keys.ts";
 import { openAuthenticators } from "../main/authenticators.ts";
-import { openBlobs } from "../main/blobs.ts";
+import { blobKeysNeeded, openBlobs } from "../main/blobs.ts";
 import { controllerKinds, openController } from "../main/controller.ts";
 import { openGateway } from "../main/gateway.ts";
 import { readCallbackKeys } from "../main/keys.ts";
 import { openLog } from "../main/log.ts";
 import { type Metrics, openMetrics } from "../main/metrics.ts";
 import { type Foundation, openFoundation } from "../main/process.ts";
-import { openRuntime } from "../main/runtimes.ts";
+import { openRuntime, runtimeKeysNeeded } from "../main/runtimes.ts";
 import type { CommandContext } from "./context.ts";
 import { type RuntimeFlags, runtimeFlag, untilAborted } from "./dev.ts";
 import { onInterrupt } from "./interrupt.ts";
@@ -28,13 +28,16 @@ export function gatewayCommand(context: CommandContext): Command {
       "after",
       `
 Examples:
-  $ HOLDFAST_DATABASE_URL=… HOLDFAST_INSTALLATION=prod HOLDFAST_BLOB_DIRECTORY=/blobs holdfast gateway
+  $ HOLDFAST_DATABASE_URL=… HOLDFAST_INSTALLATION=prod HOLDFAST_BLOB_DIRECTORY=/blobs \\
+    HOLDFAST_CALLBACK_KEYS_FILE=/keys holdfast gateway
 
 It never applies a migration: \`holdfast schema apply\` does. SIGTERM drains and ends it.`,
     )
-    .action(() =>
-      serve(context, { name: "gateway", kinds: [] }, async (foundation, log) => {
-        const { config } = context;
+    .action(() => {
+      const { config } = context;
+      const oidc: readonly OptionalKey[] = config.oidcIssuer === null ? [] : ["oidcAudience"];
+      assertSet(config, [...storeKeysNeeded(config), ...oidc]);
+      return serve(context, { name: "gateway", kinds: [] }, async (foundation, log) => {
         // The gateway reads and grants nothing, so no origin is ever asked for.
         const { blobs } = openBlobs(config, () => "http://127.0.0.1", log);
         const gateway = await openGateway(foundation, {
@@ -52,8 +55,8 @@ It never applies a migration: \`holdfast schema apply\` does. SIGTERM drains and
         });
         await context.terminal.out(`gateway on ${gateway.address}\n`);
         return () => gateway.close();
-      }),
-    );
+      });
+    });
 }
 
 /** `holdfast controller`: starts jobs and drives attempts, in as many replicas as one likes (E16). */
@@ -75,10 +78,11 @@ Several may run on one store: leases decide who does what. SIGTERM gives everyth
     )
     .action(async (flags: RuntimeFlags) => {
       const { config } = context;
+      const kind = flags.runtime ?? config.runtime;
+      assertSet(config, [...storeKeysNeeded(config), "callbackKeysFile", ...runtimeKeysNeeded(kind)]);
       const keys = readCallbackKeys(required(config, "callbackKeysFile"));
       const installation = required(config, "installation");
       const metrics = openMetrics({ release: context.version, process: "controller" });
-      const kind = flags.runtime ?? config.runtime;
       const runtime = await openRuntime(config, { kind, installation, onRequest: metrics.requests(kind) });
       const role = { name: "controller", kinds: controllerKinds, metrics };
       await serve(context, role, async (foundation, log) => {
@@ -118,6 +122,12 @@ Several may run on one store: leases decide who does what. SIGTERM gives everyth
         return () => running.close();
       });
     });
+}
+
+/** Named all at once, before anything is opened. */
+function storeKeysNeeded(config: Config): readonly OptionalKey[] {
+  const direct: readonly OptionalKey[] = config.database?.pooler === undefined ? [] : ["databaseDirect"];
+  return ["database", ...direct, "installation", ...blobKeysNeeded(config)];
 }
 
 async function serve(

@@ -1,10 +1,13 @@
 import { ApiError, type Client, type WorkView } from "../client/client.ts";
+import type { Microseconds } from "../core/time.ts";
+import { writeDuration } from "../wire/duration.ts";
 import { HoldfastError } from "../wire/holdfast-error.ts";
 import type { WorkItem, WorkProof } from "../wire/work.ts";
 import { type CommandContext, clientOf, printValue, type ServerFlags } from "./context.ts";
 import { Exit, failureOf, failureText, UsageError } from "./failures.ts";
 import { workIdOf } from "./job-id.ts";
 import { readText } from "./job-source.ts";
+import { spelled } from "./program-name.ts";
 import { instantText } from "./time-text.ts";
 import { visible } from "./visible.ts";
 
@@ -14,7 +17,7 @@ interface SubmitFlags extends ServerFlags {
   readonly id?: string;
   readonly key?: string;
   readonly deadline?: string;
-  readonly delay?: string;
+  readonly delay?: Microseconds;
   readonly queue?: string;
   readonly priority?: number;
   readonly providerKey?: string;
@@ -27,14 +30,18 @@ export async function submit(context: CommandContext, name: string, flags: Submi
     ...(id === undefined ? {} : { id }),
     ...(key === undefined ? {} : { key }),
     ...(flags.deadline === undefined ? {} : { deadline: deadlineOf(flags.deadline) }),
-    ...(delay === undefined ? {} : { delay }),
+    ...(delay === undefined ? {} : { delay: writeDuration(delay) }),
     ...(queue === undefined ? {} : { queue }),
     ...(priority === undefined ? {} : { priority }),
     ...(providerKey === undefined ? {} : { provider_key: providerKey }),
     ...(circuitKey === undefined ? {} : { circuit_key: circuitKey }),
   };
   const item = { name, version, input: await jsonOf(flags.input), ...optional };
-  const receipt = await clientOf(context, flags).submitWork(item);
+  const client = clientOf(context, flags);
+  const receipt = await client.submitWork(item).catch(async (error: unknown) => {
+    const doubtful = delay !== undefined && error instanceof ApiError && error.code === "invalid_request";
+    throw doubtful && (await isPlanned(client, name, version)) ? takesNoDelay(name, version) : error;
+  });
   if (flags.output === "json" || flags.output === "yaml") return printValue(context, flags.output, receipt);
   if (flags.output === "name") return context.terminal.out(`work/${receipt.id}\n`);
   if (receipt.duplicate) {
@@ -155,6 +162,18 @@ export async function retire(
   );
 }
 
+async function isPlanned(client: Client, name: string, version: string): Promise<boolean> {
+  const versions = await client.listWorkVersions({ name }).catch(() => []);
+  return versions.some((one) => one.name === name && one.version === version && one.policy === "planned");
+}
+
+function takesNoDelay(name: string, version: string): UsageError {
+  return new UsageError(
+    `${visible(name)} ${visible(version)} has a plan of attempts, which begins when it is accepted: it takes no --delay`,
+    "Leave --delay out, or submit it later. `holdfast work versions` shows the policy of each.",
+  );
+}
+
 export async function disableTenant(
   context: CommandContext,
   name: string,
@@ -167,7 +186,13 @@ export async function disableTenant(
   );
   if (flags.output === "json" || flags.output === "yaml") return printValue(context, flags.output, disabled);
   await context.terminal.out(`${visible(name)} is disabled since ${instantText(disabled.disabled_at)}\n`);
+  await context.terminal.err(spelled(afterDisabling));
 }
+
+const afterDisabling = `Its tokens let nobody in, nothing new of it is admitted, and its waiting work is suspended for good. What runs already
+goes on to its end. This is never taken back: whoever goes on needs another tenant, which
+\`holdfast token create --tenant NAME --principal NAME\` makes.
+`;
 
 /** A server without the operator's routes knows nothing at their path. */
 async function operated<T>(call: () => Promise<T>): Promise<T> {

@@ -1,6 +1,6 @@
 import { Command, Option } from "commander";
 import type { CommandContext, ServerFlags } from "./context.ts";
-import { numberFlag } from "./flags.ts";
+import { numberFlag, pauseFlag } from "./flags.ts";
 import { at, serverCommand } from "./server-command.ts";
 
 const oneOf = ["text", "json", "yaml", "name"] as const;
@@ -33,7 +33,12 @@ function submitting(command: Command, context: CommandContext, program: Command)
     .option("--id <uuid>", "its id")
     .option("--key <key>", "the same key and request resolve to the same item")
     .option("--deadline <instant>", "no attempt begins, and no success counts, from then on (RFC 3339)")
-    .option("--delay <duration>", "eligible only after this pause, such as 10m")
+    .addOption(
+      pauseFlag(
+        "--delay <duration>",
+        "eligible only after this pause: 90s, 10m, 1h30m, 2d; a plan of attempts takes none",
+      ),
+    )
     .option("--queue <name>", "where it waits, when not in its version's own queue")
     .addOption(numberFlag("--priority <number>", "0 is the most urgent", 0, 3))
     .option("--provider-key <key>", "the effect's key at its provider")

@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import { directoryBlobs } from "../blobs/directory/directory-blobs.ts";
 import { s3Blobs } from "../blobs/s3/s3-blobs.ts";
-import { type Config, required } from "../config.ts";
+import { type Config, type OptionalKey, required } from "../config.ts";
 import type { BlobStore } from "../core/blob.port.ts";
 import { HoldfastError } from "../core/errors.ts";
 import type { Beside } from "../sandboxes/http.ts";
@@ -11,6 +11,11 @@ export interface OpenBlobs {
   readonly blobs: BlobStore;
   /** For the internal listener. An S3-compatible store serves its capabilities itself, so nothing is served here. */
   readonly beside: Beside;
+}
+
+/** What `openBlobs` can't do without. */
+export function blobKeysNeeded({ blobStore }: Config): readonly OptionalKey[] {
+  return blobStore === "s3" ? ["s3Bucket"] : ["blobDirectory", "callbackKeysFile"];
 }
 
 /**

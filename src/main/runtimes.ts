@@ -1,6 +1,6 @@
 import { dirname, join } from "node:path";
 import { configKeys } from "../config/keys.ts";
-import { type Config, required } from "../config.ts";
+import { type Config, type OptionalKey, required } from "../config.ts";
 import { HoldfastError, isHoldfastError } from "../core/errors.ts";
 import type { Runtime } from "../core/runtime.port.ts";
 import { toMilliseconds } from "../core/time.ts";
@@ -32,6 +32,20 @@ export const searchPath = `${dirname(process.execPath)}:/usr/local/bin:/usr/bin:
 
 /** With its framing, far above the attempt's bound: that one is to cut off, with its one mark. */
 export const runtimeLogBytesMax = (logBytesMax: number): number => 4 * logBytesMax;
+
+/** What `openRuntime` can't do without. */
+export function runtimeKeysNeeded(kind: RuntimeKind): readonly OptionalKey[] {
+  switch (kind) {
+    case "process":
+      return ["sandboxDirectory"];
+    case "kubernetes":
+      return ["kubernetesNamespace"];
+    case "opensandbox":
+      return ["openSandboxUrl"];
+    default:
+      return kind satisfies never;
+  }
+}
 
 /**
  * The only place that chooses where sandboxes run. What a runtime needs and the configuration lacks is named by

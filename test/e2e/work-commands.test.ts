@@ -5,6 +5,9 @@ import { apiRoutes } from "../../src/main/api.ts";
 import { examine } from "../../src/main/doctor.ts";
 import { exitCodes } from "../../src/wire/exit-codes.ts";
 import type { WorkDetail } from "../../src/wire/work.ts";
+import { defineWork } from "../../src/work/define.ts";
+import { legacy } from "../../src/work/policy.ts";
+import { registerVersion } from "../../src/work/version.store.ts";
 import { noBlobs } from "../support/gateway.ts";
 import { tenantA, tenantB } from "../support/kernel.ts";
 import { runCommand } from "../support/run-command.ts";
@@ -127,7 +130,35 @@ test("W2: versions are listed with who runs them, retired and a tenant disabled 
   assert.match((await asOperator("work", "versions")).stdout, /waits for a worker/);
   const wrong = await asOperator("tenant", "disable", "tenant-b", "--confirm", "tenant-a");
   assert.equal(wrong.code, exitCodes.usage);
+  const said = await asOperator("tenant", "disable", tenantB, "--confirm", tenantB);
+  assert.match(said.stdout, /^tenant-b is disabled since /);
+  assert.match(said.stderr, /never taken back: whoever goes on needs another tenant/);
   const done = await asOperator("tenant", "disable", tenantB, "--confirm", tenantB, "-o", "json");
   assert.equal((JSON.parse(done.stdout) as { tenant: string }).tenant, tenantB);
   assert.equal((await bench.call(bench.b, "GET", "/v1/work")).status, 401);
+});
+
+const plain = defineWork({
+  name: "plain",
+  version: "1",
+  safety: "idempotent",
+  policy: legacy(),
+  run: () => null,
+});
+
+test("a delay is checked before it is sent, may be of days, and is refused with the reason where a plan has the times", async () => {
+  const words = (name: string) => ["work", "submit", name, "--version", "1", "--input", "-", "--delay"];
+  const wrong = await holdfast([...words("plain"), "soon"], "{}");
+  assert.equal(wrong.code, exitCodes.usage);
+  assert.match(
+    wrong.stderr,
+    /'--delay <duration>'.* must be a duration such as 30d, 12h or 1h30m, found "soon"/,
+  );
+  const planned = await holdfast([...words("charge"), "2d"], '{"cents": 1, "name": "late"}');
+  assert.equal(planned.code, exitCodes.usage);
+  assert.match(planned.stderr, /charge 1 has a plan of attempts, .* takes no --delay\n {2}Leave --delay out/);
+  await registerVersion(kernel.db, plain);
+  const id = (await told([...words("plain"), "2d"], "1")).trim();
+  const found = JSON.parse(await told(["describe", "work", id, "-o", "json"])) as WorkDetail;
+  assert.equal(Date.parse(found.next_due_at ?? "") - Date.parse(found.accepted_at), 2 * 86_400_000);
 });
