@@ -94,7 +94,7 @@ function sizeViolations({ path, text }: SourceFile): string[] {
 function importViolations(file: SourceFile): string[] {
   const place = placeOf(file.path);
   if (place === undefined) return [`${file.path}: belongs to no part of the architecture`];
-  return importsOf(file).flatMap((specifier) => {
+  return read(file).imports.flatMap((specifier) => {
     const target = resolveImport(file.path, specifier);
     const reason =
       target === undefined ? packageReason(file.path, specifier) : orderReason(file.path, target);
@@ -141,9 +141,26 @@ function placeOf(path: string): { readonly part: string; readonly index: number 
   return index === -1 ? undefined : { part, index };
 }
 
+interface Read {
+  readonly imports: readonly string[];
+  readonly environment: boolean;
+}
+
+/** Each file is read once, however often it is looked at beside others. */
+const readings = new WeakMap<SourceFile, Read>();
+
+function read(file: SourceFile): Read {
+  let reading = readings.get(file);
+  if (reading === undefined) {
+    const code = withoutComments(file.text);
+    reading = { imports: importsIn(code), environment: /\bprocess\s*(\?\.|\.)\s*env\b/.test(code) };
+    readings.set(file, reading);
+  }
+  return reading;
+}
+
 /** Type imports count: a type is a dependency of the reader. */
-function importsOf({ text }: SourceFile): string[] {
-  const code = withoutComments(text);
+function importsIn(code: string): string[] {
   const patterns = [
     /^\s*(?:import|export)\s[^;"'`]*?from\s*["']([^"']+)["']/gm,
     /^\s*import\s*["']([^"']+)["']/gm,
@@ -156,8 +173,9 @@ function resolveImport(from: string, specifier: string): string | undefined {
   return specifier.startsWith(".") ? posix.join(posix.dirname(from), specifier) : undefined;
 }
 
-function environmentViolations({ path, text }: SourceFile): string[] {
-  if (readsEnvironment.test(path) || !/\bprocess\s*(\?\.|\.)\s*env\b/.test(withoutComments(text))) return [];
+function environmentViolations(file: SourceFile): string[] {
+  const { path } = file;
+  if (readsEnvironment.test(path) || !read(file).environment) return [];
   return [`${path}: reads process.env: take it from config.ts`];
 }
 
@@ -174,7 +192,7 @@ function cycles(files: readonly SourceFile[]): string[] {
   const graph = new Map(
     files.map((file) => [
       file.path,
-      importsOf(file).flatMap((specifier) => resolveImport(file.path, specifier) ?? []),
+      read(file).imports.flatMap((specifier) => resolveImport(file.path, specifier) ?? []),
     ]),
   );
   const found = new Set<string>();
