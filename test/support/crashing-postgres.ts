@@ -22,12 +22,7 @@ export async function startCrashingPostgres(): Promise<CrashingPostgres> {
   let server: Postgres = await startPostgres({ directory, settings });
   return {
     connection: server.connection,
-    async crash() {
-      const children = childrenOf(server.pid);
-      // The one that would start the others again goes first.
-      for (const pid of [server.pid, ...children]) kill(pid);
-      await server.ended;
-    },
+    crash: () => killServer(server),
     async restart() {
       await server.stop();
       server = await startPostgres({ directory, settings });
@@ -37,6 +32,14 @@ export async function startCrashingPostgres(): Promise<CrashingPostgres> {
       await rm(directory, { recursive: true, force: true, maxRetries: 5 });
     },
   };
+}
+
+/** SIGKILL to all its processes at once. */
+export async function killServer(server: Postgres): Promise<void> {
+  const children = childrenOf(server.pid);
+  // The one that would start the others again goes first.
+  for (const pid of [server.pid, ...children]) kill(pid);
+  await server.ended;
 }
 
 /** Where there is no /proc, they end by themselves when they miss their parent. */

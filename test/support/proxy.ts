@@ -18,6 +18,8 @@ export interface Proxy {
   readonly drop: () => void;
   /** What the server says arrives so much later from now on. */
   readonly delay: (milliseconds: number) => void;
+  /** Where new connections lead from now on, as when an address is given to another server. */
+  readonly move: (to: Pick<ConnectionSettings, "host" | "port">) => void;
   /** Whether new connections are refused from now on. */
   readonly refuse: (refused: boolean) => void;
 }
@@ -27,10 +29,7 @@ export async function openProxy(
   settings: ConnectionSettings,
 ): Promise<Proxy> {
   const directory = await mkdtemp(join(tmpdir(), "holdfast-proxy-"));
-  const socketName = `.s.PGSQL.${settings.port}`;
-  const upstream = settings.host.startsWith("/")
-    ? { path: join(settings.host, socketName) }
-    : { host: settings.host, port: settings.port };
+  let upstream = addressOf(settings);
   const open = new Set<{ readonly near: Socket; readonly far: Socket }>();
   let queries = 0;
   let refusing = false;
@@ -60,7 +59,7 @@ export async function openProxy(
       });
     }
   });
-  await new Promise<void>((resolve) => server.listen(join(directory, socketName), resolve));
+  await new Promise<void>((resolve) => server.listen(join(directory, `.s.PGSQL.${settings.port}`), resolve));
   scope.after(async () => {
     for (const { near, far } of open) {
       near.destroy();
@@ -91,6 +90,9 @@ export async function openProxy(
     delay(milliseconds) {
       delayMs = milliseconds;
     },
+    move(to) {
+      upstream = addressOf(to);
+    },
     refuse(refused) {
       refusing = refused;
     },
@@ -103,6 +105,10 @@ export async function openProxy(
       }
     },
   };
+}
+
+function addressOf({ host, port }: Pick<ConnectionSettings, "host" | "port">) {
+  return host.startsWith("/") ? { path: join(host, `.s.PGSQL.${port}`) } : { host, port };
 }
 
 /** Reads the client's side of the protocol: after the untyped startup message, type and length of each. */

@@ -75,7 +75,10 @@ export async function testStack(
   outer: StackScope,
   tenantName = "acme",
   /** False for a test that breaks on purpose what is always true. */
-  { invariants = true }: { readonly invariants?: boolean } = {},
+  {
+    invariants = true,
+    database: own,
+  }: { readonly invariants?: boolean; readonly database?: TestDatabase } = {},
 ): Promise<Stack> {
   // Hooks run in the order in which they were added; what was opened last has to be closed first.
   const closers: (() => void | Promise<void>)[] = [];
@@ -83,7 +86,7 @@ export async function testStack(
   outer.after(async () => {
     for (const closer of closers.splice(0).toReversed()) await closer();
   });
-  const database = await testDatabase(scope);
+  const database = own ?? (await testDatabase(scope));
   if (invariants) scope.after(() => assertInvariants(database));
   const directory = await mkdtemp(join(tmpdir(), "hf-stack-"));
   scope.after(() => rm(directory, { recursive: true, force: true, maxRetries: 5 }));

@@ -73,6 +73,25 @@ const drainRetrySeconds = 30;
 /** The server or the way to it went away, or it took longer than its limit; whether a commit happened is unknown. */
 const unavailable = /^(08...|57P0[1-5]|53...|57014|55P03|25P0[34])$/;
 
+const readOnlyTransaction = "25006";
+
+/**
+ * The server that this connection leads to takes no writes: a standby, or one that another has replaced. The address
+ * may lead to the other by now, so the connection is worth nothing any more.
+ */
+export function isReadOnly(error: unknown): boolean {
+  return sqlstateOf(error) === readOnlyTransaction;
+}
+
+/** The caller, too, asks again: by then a standby has been promoted, or the address leads to another server. */
+export function readOnlyServer(cause?: unknown): HoldfastError {
+  return new HoldfastError(
+    "unavailable",
+    "the database takes no writes: the address leads to a standby, or to a server that is read-only",
+    { cause, retryAfterSeconds: 1 },
+  );
+}
+
 /** Serialisation failure or deadlock: the whole transaction may be run again, and nothing of it happened (G14). */
 export function isRetryable(error: unknown): boolean {
   return isServerError(error) && retryable.has(error.code);
@@ -135,6 +154,7 @@ export function translate(error: unknown): unknown {
     const again = code === "draining" ? { retryAfterSeconds: drainRetrySeconds } : {};
     return new HoldfastError(code, error.message, { cause: error, ...again });
   }
+  if (isReadOnly(error)) return readOnlyServer(error);
   if (retryable.has(error.code) || unavailable.test(error.code)) {
     return new HoldfastError("unavailable", "the database did not finish the transaction", {
       cause: error,

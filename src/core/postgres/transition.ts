@@ -7,7 +7,7 @@ import { insideTransition } from "../outside.ts";
 import type { Instant } from "../time.ts";
 import { encodeParameters } from "./codecs.ts";
 import type { Pools, Role } from "./pool.ts";
-import { isRetryable, translate } from "./sqlstate.ts";
+import { isReadOnly, isRetryable, translate } from "./sqlstate.ts";
 import type { Cardinality, Result, Statement } from "./statement.ts";
 import { inlined, together } from "./together.ts";
 import { assertFence, type BeginTransitionRow, beginTransition } from "./transition.sql.ts";
@@ -144,6 +144,7 @@ async function once<T>(
     return result;
   } catch (error) {
     ended = true;
+    if (isReadOnly(error) && error instanceof Error) broken = error;
     await client.query("rollback").catch((fault: Error) => {
       broken = fault;
     });

@@ -1,5 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { HoldfastError } from "../errors.ts";
+import { readOnlyServer } from "../postgres/sqlstate.ts";
 import { type Microseconds, toMilliseconds } from "../time.ts";
 import { rowsOf, type SchemaSession } from "./session.ts";
 
@@ -9,15 +10,17 @@ const pauseMs = 100;
 
 const serverVersionMinimum = 170_000;
 
-/** Throws `schema_incompatible` or `owner_required`. */
+/** Throws `schema_incompatible`, `unavailable` or `owner_required`. */
 export async function assertMayChange(session: SchemaSession): Promise<void> {
-  const [server] = await rowsOf<{ version: number }>(
+  const [server] = await rowsOf<{ version: number; standby: boolean }>(
     session,
-    "select current_setting('server_version_num')::int4 as version",
+    `select current_setting('server_version_num')::int4 as version,
+       current_setting('transaction_read_only')::bool as standby`,
   );
   if (server === undefined || server.version < serverVersionMinimum) {
     throw new HoldfastError("schema_incompatible", "the server is older than PostgreSQL 17");
   }
+  if (server.standby) throw readOnlyServer();
   const [role] = await rowsOf<{ user: string; may: boolean | null }>(
     session,
     `select session_user::text as user,
