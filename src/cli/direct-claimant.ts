@@ -1,6 +1,6 @@
 import { hostname } from "node:os";
 import { Command, Option } from "commander";
-import { databaseOf, required } from "../config.ts";
+import { assertSet, databaseOf, required } from "../config.ts";
 import { isHoldfastError } from "../core/errors.ts";
 import { isTenantId, type TenantId } from "../core/ids.ts";
 import { startDirectClaimant } from "../executions/direct-claimant.ts";
@@ -46,6 +46,7 @@ async function runClaimant(context: CommandContext, flags: DirectClaimantFlags):
   const { config, terminal } = context;
   const tenant = tenantOf(flags.tenant);
   const host = hostOf(flags.host);
+  assertSet(config, ["database", "installation"]);
   const installation = required(config, "installation");
   const containers = containersOf({ command: config.directCommand, installation, tenant });
   await containers.check();

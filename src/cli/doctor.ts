@@ -1,6 +1,8 @@
 import { databaseOf } from "../config.ts";
 import { brandId, isTenantId, type TenantId } from "../core/ids.ts";
 import { type ConnectionSettings, openPools } from "../core/postgres/pool.ts";
+import { translateFirst } from "../core/postgres/sqlstate.ts";
+import { checkCompatibility } from "../core/schema/compatibility.ts";
 import { examine } from "../main/doctor.ts";
 import type { DoctorFinding, DoctorReport } from "../wire/doctor.ts";
 import { exitCodes } from "../wire/exit-codes.ts";
@@ -33,6 +35,13 @@ async function reportOf(context: CommandContext, flags: DoctorFlags): Promise<Do
   if (settings === null) return clientOf(context, flags).doctor({ tenant });
   const pools = openPools({ settings, name: "holdfast/doctor" });
   try {
+    const { installation } = context.config;
+    await checkCompatibility(pools.of("operator"), {
+      purpose: "read",
+      ...(installation === null ? {} : { installation }),
+    }).catch((error: unknown) => {
+      throw translateFirst(error);
+    });
     const db = { pools, committed: () => undefined };
     return await examine(db, tenant === undefined ? null : brandId<TenantId>(tenant));
   } finally {

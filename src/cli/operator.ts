@@ -1,5 +1,5 @@
 import { type ConnectionSettings, openPools } from "../core/postgres/pool.ts";
-import { refusedLogin, translate } from "../core/postgres/sqlstate.ts";
+import { translateFirst } from "../core/postgres/sqlstate.ts";
 import type { Database } from "../core/postgres/transition.ts";
 import { checkCompatibility } from "../core/schema/compatibility.ts";
 import type { CommandContext } from "./context.ts";
@@ -34,7 +34,7 @@ export async function withOperator<T>(
       purpose: "write",
       ...(installation === undefined ? {} : { installation }),
     }).catch((error: unknown) => {
-      throw refusedLogin(error) ?? translate(error);
+      throw translateFirst(error);
     });
     return await body({ pools, deploymentEpoch: store.deploymentEpoch, committed: () => undefined });
   } finally {

@@ -7,7 +7,7 @@ import type { TurningLoop } from "../core/loop.ts";
 import { type Doorbell, openDoorbell } from "../core/postgres/doorbell.ts";
 import { type LeaseKeeper, startLeaseKeeper } from "../core/postgres/lease-keeper.ts";
 import { type ConnectionSettings, openPools, type Pools } from "../core/postgres/pool.ts";
-import { refusedLogin, translate } from "../core/postgres/sqlstate.ts";
+import { translateFirst } from "../core/postgres/sqlstate.ts";
 import type { Database } from "../core/postgres/transition.ts";
 import { checkCompatibility, type StoreFacts } from "../core/schema/compatibility.ts";
 import { supportedSchema } from "../core/schema/version.ts";
@@ -70,7 +70,7 @@ export async function openFoundation(options: FoundationOptions): Promise<Founda
       purpose: "write",
       installation: options.installation,
     }).catch((error: unknown) => {
-      throw refusedLogin(error) ?? translate(error);
+      throw translateFirst(error);
     });
     const doorbell = openDoorbell({
       settings,

@@ -5,7 +5,7 @@ import { test } from "node:test";
 import type { ChangeEvent } from "../../src/client/client.ts";
 import { isHoldfastError } from "../../src/core/errors.ts";
 import { connectDirect } from "../../src/core/postgres/direct.ts";
-import { openPools } from "../../src/core/postgres/pool.ts";
+import { defaultPoolLimits, openPools } from "../../src/core/postgres/pool.ts";
 import type { Database } from "../../src/core/postgres/transition.ts";
 import { assertMayChange } from "../../src/core/schema/turn.ts";
 import { createTenant } from "../../src/core/tenant.store.ts";
@@ -172,4 +172,17 @@ test("G13: a server that has become read-only is refused as that, and its connec
   await kernel.ask(`alter database ${name} reset default_transaction_read_only`);
   // A connection keeps what it was begun with: only a new one can write.
   await createTenant(db, tenantB);
+});
+
+test("G13: a connection goes after its time, so that none stays with a server that its address has left", async (t) => {
+  const kernel = await openKernel(t);
+  const limits = { ...defaultPoolLimits, lifetimeSeconds: 0.2 };
+  const pools = openPools({ settings: kernel.settings, name: "test", limits });
+  kernel.after(() => pools.close());
+  const backend = async () => {
+    const { rows } = await pools.of("gateway").query<{ pid: number }>("select pg_backend_pid() as pid");
+    return rows[0]?.pid;
+  };
+  const first = await backend();
+  await until("another connection answers", async () => (await backend()) !== first);
 });

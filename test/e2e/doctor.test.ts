@@ -53,6 +53,19 @@ test("doctor: of a store with nothing wrong it says so, and ends with 0", async 
   assert(report.tables.some(({ name }) => name === "activations"));
 });
 
+test("doctor: a database of another installation, and one that is not there, are refused by name", async () => {
+  const doctor = (env: Readonly<Record<string, string>>) => runCommand(["doctor"], { env });
+  const other = await doctor({ HOLDFAST_DATABASE_URL: databaseUrl, HOLDFAST_INSTALLATION: "elsewhere" });
+  assert.equal(other.code, exitCodes.schema_unusable);
+  assert.match(other.stderr, /^error: the store belongs to \S+, this process to elsewhere\n/);
+  const absent = await doctor({ HOLDFAST_DATABASE_URL: databaseUrl.replace(database, "absent") });
+  assert.equal(absent.code, exitCodes.usage);
+  assert.match(
+    absent.stderr,
+    /^error: database "absent" does not exist\. Correct its name in the URL, or create it/,
+  );
+});
+
 test("doctor: what is wrong is named, with where and what to do, and the exit code is its own", async () => {
   await bench.kernel.ask("begin");
   await bench.kernel.ask("create table public.kept as select * from holdfast.leases");

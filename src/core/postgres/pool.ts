@@ -24,6 +24,7 @@ export const defaultPoolLimits: PoolLimits = {
   transactionTimeoutMs: 30_000,
   idleInTransactionMs: 15_000,
   connectTimeoutMs: 10_000,
+  lifetimeSeconds: 900,
 };
 
 const answerGraceMs = 5_000;
@@ -144,6 +145,7 @@ export function openPools(options: {
           ...(options.settings.pooler === undefined ? {} : { Client: NamelessClient }),
           max: limits.connectionsMax,
           idleTimeoutMillis: 60_000,
+          maxLifetimeSeconds: limits.lifetimeSeconds,
         });
         pool.on("error", (error) => {
           if (!closing) options.onError?.(error);

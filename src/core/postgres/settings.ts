@@ -25,4 +25,6 @@ export interface PoolLimits {
   readonly transactionTimeoutMs: number;
   readonly idleInTransactionMs: number;
   readonly connectTimeoutMs: number;
+  /** A pooled connection goes after so long, when nobody uses it: none stays for good with a server that its address has left. */
+  readonly lifetimeSeconds: number;
 }

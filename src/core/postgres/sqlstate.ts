@@ -137,6 +137,11 @@ export function refusedLogin(error: unknown): HoldfastError | undefined {
   }
 }
 
+/** `translate`, for the first contact with a server. */
+export function translateFirst(error: unknown): unknown {
+  return refusedLogin(error) ?? translate(error);
+}
+
 /** The error that callers see for what the driver threw. The cause stays attached for the log, never for the wire. */
 export function translate(error: unknown): unknown {
   if (isHoldfastError(error) || !(error instanceof Error)) return error;
