@@ -3,7 +3,7 @@
  * last passed. What passed is remembered in `node_modules/.cache`; where there is nothing, it is all of them.
  */
 import { spawnSync } from "node:child_process";
-import { globSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { existsSync, globSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { closureDigests } from "./lint/closure.ts";
 
@@ -20,7 +20,9 @@ function digests(): Map<string, string> | null {
     encoding: "utf8",
   });
   if (status !== 0) return null;
-  const paths = stdout.split("\0").filter((path) => /\.([cm]?[jt]sx?|json)$/.test(path));
+  const ours = stdout.split("\0").filter((path) => /\.([cm]?[jt]sx?|json)$/.test(path));
+  // What was deleted and not committed is still listed.
+  const paths = ours.filter((path) => existsSync(join(root, path)));
   try {
     const texts = new Map(paths.map((path) => [path, read(path)]));
     const settings = paths.filter((path) =>

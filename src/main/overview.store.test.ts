@@ -12,10 +12,10 @@ import { listLeases, readOverview, readSystem } from "./overview.store.ts";
 const manyWork = 50_000;
 const many = 10_500;
 const most = overviewLimits.countMax;
-/** The question and its arguments as PostgreSQL writes them. */
+/** A question and its arguments as PostgreSQL writes them. */
 type Question = readonly [{ readonly name: string; readonly text: string }, readonly string[]];
 const kinds = `{${leaseKinds.join(",")}}`;
-const questions: readonly Question[] = [
+const ofTenant: readonly Question[] = [
   [sql.readOverview, [`${most}`]],
   [sql.readRecentJobs, ["2000-01-01", `${most}`]],
   [sql.readOwnPools, []],
@@ -23,6 +23,9 @@ const questions: readonly Question[] = [
   [sql.countOwnLeases, [kinds, `${most}`]],
   [sql.listLeases, [kinds, `${most}`, "500"]],
   [sql.listLeasesOfResource, [kinds, "00000002-0000-7000-8000-000000000000"]],
+];
+const ofAll: readonly Question[] = [
+  [sql.countHeldLeases, [`{${leaseKinds.filter((kind) => kind !== "work").join(",")}}`, `${most}`]],
 ];
 
 /** Ids grow with time, as those that are made do. Those of a series begin with its digit. */
@@ -106,10 +109,15 @@ const kernel = await openKernel({ after });
 await fill(kernel);
 
 test("W12: no question of a glance reads more rows than its bound, with 50,000 items of Work waiting", async () => {
+  await assertBounded("gateway", ofTenant);
+  await assertBounded("dispatcher", ofAll);
+});
+
+async function assertBounded(role: "gateway" | "dispatcher", questions: readonly Question[]): Promise<void> {
   const client = new Client(kernel.settings);
   await client.connect();
   try {
-    await client.query("set role holdfast_gateway");
+    await client.query(`set role holdfast_${role}`);
     await client.query("select set_config('holdfast.tenant', $1, false)", [tenantA]);
     for (const [number, [{ name, text }, values]] of questions.entries()) {
       await client.query(`prepare question${number} as ${text}`);
@@ -128,7 +136,7 @@ test("W12: no question of a glance reads more rows than its bound, with 50,000 i
   } finally {
     await client.end();
   }
-});
+}
 
 test("a glance at very much says how much it looked at", async () => {
   const { jobs, activations, deliveries, work, leases, unproven } = await readOverview(kernel.db, tenantA);
