@@ -107,14 +107,18 @@ create policy resource_changes_below_floor on holdfast.resource_changes for dele
 create policy resource_changes_seen_below_floor on holdfast.resource_changes for select to holdfast_retention
   using (position <= (select c.floor from holdfast.change_counter c));
 
--- Positions for up to batch committed changes, oldest first. Its caller takes the sequencer's advisory lock in
--- a statement of its own before: the snapshot that reads the rows must be younger than the lock.
-create function holdfast.stamp_changes(batch integer) returns bigint
+-- Positions for up to batch committed changes, oldest first. Null: another one is stamping. The lock is held until the
+-- commit, and each statement here sees what was committed when it began: the rows are read after the lock.
+create function holdfast.stamp_changes(p_deployment bigint, batch integer) returns bigint
   language plpgsql volatile security invoker set search_path = pg_catalog, pg_temp as $$
 declare
   base bigint;
   stamped bigint;
 begin
+  perform holdfast.assert_deployment(p_deployment);
+  if not pg_try_advisory_xact_lock(7146290582) then
+    return null;
+  end if;
   select c.position into strict base from holdfast.change_counter c for update;
   with next as (
     select r.tenant_id, r.change_id, row_number() over (order by r.change_id) as n
@@ -134,7 +138,7 @@ begin
   return stamped;
 end
 $$;
-grant execute on function holdfast.stamp_changes(integer) to holdfast_dispatcher;
+grant execute on function holdfast.stamp_changes(bigint, integer) to holdfast_dispatcher;
 
 -- What must be told to somebody outside, written where it became true. Rows of one session for one destination form
 -- a line, in the order of their ordinals: a lease of kind 'publication' with the row's id makes the first pending one

@@ -5,12 +5,9 @@
 insert into holdfast.resource_changes (tenant_id, kind, resource_id, root_id, resource_version, operation, body)
 values (holdfast.current_tenant(), :kind, :resource, :root, :version, :operation, :body);
 
--- Whoever gets this stamps the next positions. Held until the transaction ends.
--- name: lockSequencer :one
-select pg_try_advisory_xact_lock(7146290582) as "locked!";
-
+-- Nothing when another one is stamping.
 -- name: stampChanges :one
-select holdfast.stamp_changes(:batch) as "stamped!";
+select holdfast.stamp_changes(:deployment_epoch, :batch) as "stamped?";
 
 -- name: readCounter :one
 select position, floor from holdfast.change_counter;

@@ -21,35 +21,22 @@ export const appendChange = statement<AppendChangeParams, never, "exec">(
 values (holdfast.current_tenant(), $1, $2, $3, $4, $5, $6)`,
 );
 
-export type LockSequencerParams = Record<string, never>;
-
-export interface LockSequencerRow {
-  readonly locked: boolean;
-}
-
-/** Whoever gets this stamps the next positions. Held until the transaction ends. */
-export const lockSequencer = statement<LockSequencerParams, LockSequencerRow, "one">(
-  "change.lockSequencer",
-  "one",
-  [],
-  [],
-  `select pg_try_advisory_xact_lock(7146290582) as "locked"`,
-);
-
 export interface StampChangesParams {
+  readonly deployment_epoch: bigint;
   readonly batch: number;
 }
 
 export interface StampChangesRow {
-  readonly stamped: bigint;
+  readonly stamped: bigint | null;
 }
 
+/** Nothing when another one is stamping. */
 export const stampChanges = statement<StampChangesParams, StampChangesRow, "one">(
   "change.stampChanges",
   "one",
-  ["batch"],
-  ["plain"],
-  `select holdfast.stamp_changes($1) as "stamped"`,
+  ["deployment_epoch","batch"],
+  ["plain","plain"],
+  `select holdfast.stamp_changes($1, $2) as "stamped"`,
 );
 
 export type ReadCounterParams = Record<string, never>;

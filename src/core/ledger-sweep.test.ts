@@ -86,7 +86,9 @@ test("G7: the floor goes up before changes go, and only over what is old enough"
     await transition(db, { role: "gateway", tenant, name: "append" }, (tx) => append(tx, { kind: "test" }));
   }
   await withClient(kernel.database.superuser, (client) =>
-    client.query("set session_replication_role = replica; select holdfast.stamp_changes(100)"),
+    client.query(
+      "set session_replication_role = replica; select holdfast.stamp_changes(deployment_epoch, 100) from holdfast.store",
+    ),
   );
   await sweepLedger(db, kept, never);
   assert.deepEqual(await readCounter(db), { position: 3n, floor: 0n });

@@ -14,7 +14,7 @@ import { startLookout } from "./lookout.ts";
 import { openDoorbell } from "./postgres/doorbell.ts";
 import { startLeaseKeeper } from "./postgres/lease-keeper.ts";
 import { openPools } from "./postgres/pool.ts";
-import { transition } from "./postgres/transition.ts";
+import { runOn, transition } from "./postgres/transition.ts";
 import { startSequencer } from "./sequencer.ts";
 import { type Instant, instant } from "./time.ts";
 import { startChangeReader } from "./watch.ts";
@@ -95,6 +95,21 @@ test("idle cost: a whole process asks at most once a second when nothing happens
   const asked = queries() - before;
   assert.ok(asked <= 10, `${asked} queries in ten seconds`);
   assert.ok(asked >= 7, `${asked} queries in ten seconds: it has stopped looking`);
+});
+
+test("idle cost: what is asked again and again is planned once a connection", async (t) => {
+  const kernel = await openKernel(t);
+  const client = await kernel.db.pools.of("dispatcher").connect();
+  try {
+    for (let times = 0; times < 8; times += 1)
+      await runOn(client, look, { kinds: ["admission", "execution", "work"] });
+    const { rows } = await client.query(
+      "select custom_plans::int, generic_plans::int from pg_prepared_statements where statement like '%recursive line%'",
+    );
+    assert.deepEqual(rows, [{ custom_plans: 0, generic_plans: 8 }]);
+  } finally {
+    client.release();
+  }
 });
 
 test("W7: a due lease is found without any ring, within an interval", async (t) => {

@@ -1,9 +1,11 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { lockSequencer, stampChanges } from "./change.sql.ts";
+import { stampChanges } from "./change.sql.ts";
 import type { Lookout } from "./lookout.ts";
 import { startLoop, type TurningLoop } from "./loop.ts";
-import { type Database, transition } from "./postgres/transition.ts";
+import { type Database, runAlone } from "./postgres/transition.ts";
 
+/** What comes after a batch shares the next one, and its ring: so many times a second at most. */
+const gapMs = 20;
 const busyFirstMs = 10;
 const busyMaxMs = 1_000;
 
@@ -27,6 +29,7 @@ export function startSequencer(options: {
       ({ serial: since } = await lookout.wait("unstamped", signal, { since }));
       if (await stampAll(db, options.batch ?? 500)) {
         busyMs = busyFirstMs;
+        await delay(gapMs, undefined, { signal });
         return;
       }
       // Another one is stamping. What it had read by then may not include everything: look again soon.
@@ -40,19 +43,11 @@ export function startSequencer(options: {
 /** Stamps what there is, a batch a transaction. False when another process is at it. */
 export async function stampAll(db: Database, batch: number): Promise<boolean> {
   for (;;) {
-    const stamped = await stampBatch(db, batch);
+    const { deploymentEpoch: deployment_epoch } = db;
+    const { stamped } = await runAlone(db, "dispatcher", stampChanges, { deployment_epoch, batch });
     if (stamped === null) return false;
     // Only a batch that gave positions is worth a ring.
     if (stamped > 0n) db.committed();
     if (stamped < BigInt(batch)) return true;
   }
-}
-
-function stampBatch(db: Database, batch: number): Promise<bigint | null> {
-  const scope = { role: "dispatcher", tenant: null, name: "stamp changes" } as const;
-  return transition({ ...db, committed: () => undefined }, scope, async (tx) => {
-    // A statement of its own: the snapshot that reads the changes must be younger than the lock.
-    const { locked } = await tx.run(lockSequencer, {});
-    return locked ? (await tx.run(stampChanges, { batch })).stamped : null;
-  });
 }

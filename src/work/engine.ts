@@ -131,7 +131,8 @@ export function startEngine(options: EngineOptions): Engine {
   async function claim(): Promise<void> {
     claiming = true;
     woken = false;
-    const limit = Math.min(lines.from.length === 0 ? claimMax : lookMax, pace.claimSize(claimMax));
+    const most = lines.from.length === 0 ? claimMax : Math.min(lookMax, 2 * concurrency);
+    const limit = Math.min(most, pace.claimSize(claimMax));
     const startedMs = monotonicMs();
     try {
       const claims = await claimWork(db, {

@@ -24,7 +24,7 @@ export const lookMax = 50;
 export const takeNoneMs = 5_000;
 /** How long they are taken from: what is due in others waits no longer. A look is worth more the longer it took. */
 const freshMs = 100;
-const worth = 10;
+const worth = 20;
 
 export function openLines(lanes: ReadonlyMap<string, WorkDefinition>): Lines {
   let from: readonly Cursor[] = [];

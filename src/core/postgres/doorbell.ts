@@ -11,6 +11,8 @@ import type { ConnectionSettings } from "./pool.ts";
 export interface Doorbell {
   /** Wakes the listeners of this process at once and those of the others soon. Never throws. */
   ring(): void;
+  /** As `ring`, for the other processes only: nobody in this one waits for what was committed. */
+  ringOthers(): void;
   /** The listener must not throw. Returns what removes it. */
   onRing(listener: () => void): () => void;
   close(): Promise<void>;
@@ -78,10 +80,14 @@ export function openDoorbell(options: {
       });
   }
 
+  const ringOthers = () => {
+    owed = true;
+    send();
+  };
   return {
+    ringOthers,
     ring() {
-      owed = true;
-      send();
+      ringOthers();
       wake();
     },
     onRing(listener) {

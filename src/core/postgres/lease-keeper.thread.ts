@@ -4,7 +4,7 @@
  * the database refuses to renew what has expired.
  */
 import { setTimeout as delay } from "node:timers/promises";
-import { parentPort, workerData } from "node:worker_threads";
+import { parentPort, receiveMessageOnPort, workerData } from "node:worker_threads";
 import { endIncarnation } from "../incarnation.sql.ts";
 import { renewLeases } from "../lease.sql.ts";
 import { getShared, monotonicMs, setShared } from "../monotonic.ts";
@@ -49,21 +49,21 @@ const line = openLine({
 });
 
 port.on("message", (message: ToThread) => {
-  switch (message.type) {
-    case "hold":
-      blocks.push(message.block);
-      if (blocks.length >= sweepAt) sweep();
-      // One that came late in its life can't wait for the usual round.
-      roundWithin(message.block.untilMs - monotonicMs() - (settings.leaseMs - settings.renewMs));
-      return;
-    case "close":
-      closing.abort();
-      endPause();
-      return;
-    default:
-      message satisfies never;
-  }
+  if (message === "close") closing.abort();
+  endPause();
 });
+
+/** What has been put into the queue since the last look. */
+function takeIn(): void {
+  for (;;) {
+    const received = receiveMessageOnPort(settings.queue);
+    if (received === undefined) return;
+    const block = received.message as HeldBlock;
+    blocks.push(block);
+    if (blocks.length >= sweepAt) sweep();
+    roundWithin(block.untilMs - monotonicMs() - (settings.leaseMs - settings.renewMs));
+  }
+}
 
 function roundWithin(ms: number): void {
   const at = monotonicMs() + Math.max(0, ms);
@@ -106,10 +106,11 @@ function giveUp({ block, place }: Held): void {
 
 async function pauseUntilRound(): Promise<void> {
   while (!closing.signal.aborted) {
+    takeIn();
     const restMs = nextRoundAt - monotonicMs();
     if (restMs <= 0) return;
     await new Promise<void>((resolve) => {
-      const timer = setTimeout(resolve, restMs);
+      const timer = setTimeout(resolve, Math.min(restMs, settings.takeInMs));
       endPause = () => {
         clearTimeout(timer);
         resolve();
@@ -120,6 +121,7 @@ async function pauseUntilRound(): Promise<void> {
 
 /** How long until the next round. */
 async function round(): Promise<number> {
+  takeIn();
   const leases = living();
   // A main loop that stands still can't notice that it should stop: its leases go to somebody who can act.
   if (monotonicMs() - getShared(settings.tickedAt) > settings.stallMs)
@@ -181,4 +183,5 @@ if (client !== undefined) {
   await Promise.race([ending, delay(answerMaxMs, undefined, { ref: false })]);
 }
 await line.close();
+settings.queue.close();
 port.close();

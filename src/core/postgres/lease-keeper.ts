@@ -1,6 +1,6 @@
 import { extname } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import { Worker } from "node:worker_threads";
+import { MessageChannel, type MessagePort, Worker } from "node:worker_threads";
 import { HoldfastError } from "../errors.ts";
 import type { IncarnationId } from "../ids.ts";
 import type { HeldLease } from "../lease.ts";
@@ -37,7 +37,7 @@ export interface LeaseKeeper {
   hold(lease: HeldLease): KeptLease;
   /** No longer renewed, without aborting its signal: it was returned, or its resource is finished. */
   drop(lease: TimedLease): void;
-  /** Many of one kind, in one message to the thread and none when they are dropped: for thousands a second. */
+  /** Many of one kind, told to the thread together and not when they are dropped: for thousands a second. */
   holdAll(leases: readonly TimedLease[]): readonly KeptOne[];
   /** When the last successful round began, on the monotonic clock; null before the first. For readiness. */
   readonly lastRenewedAt: number | null;
@@ -56,6 +56,9 @@ export interface KeeperSettings {
   readonly leaseMs: number;
   readonly renewMs: number;
   readonly stallMs: number;
+  /** The thread looks here for what is to be held, once in `takeInMs` and when it is woken: most is over by then. */
+  readonly queue: MessagePort;
+  readonly takeInMs: number;
   /** When the main loop last ran. */
   readonly tickedAt: SharedInstant;
   /** When the last successful round began; 0 before the first. */
@@ -78,7 +81,11 @@ export interface HeldBlock {
   readonly untilMs: number;
 }
 
-export type ToThread = { readonly type: "hold"; readonly block: HeldBlock } | { readonly type: "close" };
+/** What the queue has, it takes in by itself, sooner when it is woken. */
+export type ToThread = "wake" | "close";
+
+/** How long what is to be held may lie in the queue: to wake the thread for each costs more than to renew it. */
+const takeInMs = 500;
 
 export type FromThread =
   | { readonly type: "lost"; readonly block: number; readonly place: number }
@@ -105,13 +112,14 @@ export function startLeaseKeeper(options: {
   readonly onLost?: (lease: TimedLease) => void;
 }): LeaseKeeper {
   const stallMs = options.stallMs ?? stallMaxMs;
-  const workerData: KeeperSettings = {
+  const settings: Omit<KeeperSettings, "queue"> = {
     connection: options.settings,
     name: `${options.name ?? "holdfast"}/keeper`,
     holder: options.holder,
     leaseMs: toMilliseconds(options.leaseUs ?? leaseTime),
     renewMs: options.renewMs ?? renewEveryMs,
     stallMs,
+    takeInMs,
     tickedAt: sharedInstant(monotonicMs()),
     renewedAt: sharedInstant(0),
   };
@@ -126,16 +134,20 @@ export function startLeaseKeeper(options: {
   let closing = false;
   let timer: NodeJS.Timeout | undefined;
   let checksAt = Number.POSITIVE_INFINITY;
-  let { worker, exited } = spawn();
+  let { worker, queue, exited } = spawn();
 
   const tickMs = Math.max(10, Math.min(500, stallMs / 5));
-  const ticking = setInterval(() => setShared(workerData.tickedAt, monotonicMs()), tickMs);
+  const ticking = setInterval(() => setShared(settings.tickedAt, monotonicMs()), tickMs);
   ticking.unref();
   void supervise();
 
-  function spawn(): { readonly worker: Worker; readonly exited: Promise<void> } {
+  function spawn(): { readonly worker: Worker; readonly queue: MessagePort; readonly exited: Promise<void> } {
+    const { port1, port2 } = new MessageChannel();
+    port1.unref();
+    const workerData: KeeperSettings = { ...settings, queue: port2 };
     const thread = new Worker(threadFile(import.meta.url), {
       workerData,
+      transferList: [port2],
       name: "lease keeper",
       execArgv: [],
     });
@@ -151,7 +163,8 @@ export function startLeaseKeeper(options: {
     thread.on("error", (error: unknown) => {
       options.onError(error instanceof Error ? error : new Error(String(error)));
     });
-    return { worker: thread, exited: new Promise((resolve) => thread.once("exit", () => resolve())) };
+    const exited = new Promise<void>((resolve) => thread.once("exit", () => resolve()));
+    return { worker: thread, queue: port1, exited };
   }
 
   /** A thread that dies of a fault is replaced; what expires meanwhile is lost by its time. */
@@ -161,8 +174,8 @@ export function startLeaseKeeper(options: {
       if (closing) return;
       await delay(restartPauseMs, undefined, { ref: false });
       if (closing) return;
-      ({ worker, exited } = spawn());
-      for (const { held } of blocks.values()) post({ type: "hold", block: held });
+      ({ worker, queue, exited } = spawn());
+      for (const { held } of blocks.values()) enqueue(held);
     }
   }
 
@@ -183,13 +196,21 @@ export function startLeaseKeeper(options: {
     const kept = leases.map((lease, place) => new Kept(lease, all, place));
     blocks.set(held.id, { held, kept });
     checkAt(held.untilMs);
-    if (!closing) post({ type: "hold", block: held });
+    if (!closing) enqueue(held);
     return kept;
   }
 
   function lost(lease: TimedLease): void {
     alone.delete(keyOf(lease));
     options.onLost?.(lease);
+  }
+
+  function enqueue(block: HeldBlock): void {
+    // oxlint-disable-next-line unicorn/require-post-message-target-origin -- a port has no origin
+    queue.postMessage(block);
+    // One that came late in its life can't wait until the thread looks, nor for the usual round.
+    const { leaseMs, renewMs } = settings;
+    if (block.untilMs - monotonicMs() - (leaseMs - renewMs) < takeInMs) post("wake");
   }
 
   function post(message: ToThread): void {
@@ -240,7 +261,7 @@ export function startLeaseKeeper(options: {
       alone.delete(key);
     },
     get lastRenewedAt() {
-      const at = getShared(workerData.renewedAt);
+      const at = getShared(settings.renewedAt);
       return at === 0 ? null : at;
     },
     held() {
@@ -256,7 +277,7 @@ export function startLeaseKeeper(options: {
       closing = true;
       atWork();
       clearInterval(ticking);
-      post({ type: "close" });
+      post("close");
       const overdue = setTimeout(() => void worker.terminate(), closeMaxMs);
       await exited;
       clearTimeout(overdue);
