@@ -54,6 +54,11 @@ export function createListener(options: ListenerOptions): GatewayServer {
       : { serverFactory: (handler: RequestListener) => serve(handler, http) }),
     clientErrorHandler: answerRaw,
   }) as unknown as GatewayServer; // The type provider adds types alone.
+  connections.set(server, new Set());
+  server.server.on("connection", (socket) => {
+    connections.get(server)?.add(socket);
+    socket.once("close", () => connections.get(server)?.delete(socket));
+  });
   server.setValidatorCompiler(({ schema, httpPart }) => compileSchema({ schema, httpPart }));
   // The declared responses are for the document; what is sent is what the handler gave.
   server.setSerializerCompiler(() => (value) => JSON.stringify(value));
@@ -122,10 +127,19 @@ function refusedAddress(error: unknown, host: string, port: number): unknown {
 }
 
 const drainDefaultMs = 10_000;
+const silentMs = 100;
+const connections = new WeakMap<GatewayServer, Set<Socket>>();
 
-/** Lets what is under way end, for a while. */
+/**
+ * Lets what is under way end, for a while. A connection on which nothing was ever asked, such as one that a client has
+ * opened in advance, counts as busy for Node, so it is closed here.
+ */
 export async function closeGracefully(server: GatewayServer, drainMs = drainDefaultMs): Promise<void> {
   const hurry = setTimeout(() => server.server.closeAllConnections(), drainMs);
+  const silent = setInterval(() => {
+    for (const socket of connections.get(server) ?? []) if (socket.bytesRead === 0) socket.destroy();
+  }, silentMs);
   await server.close();
+  clearInterval(silent);
   clearTimeout(hurry);
 }

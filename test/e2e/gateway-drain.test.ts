@@ -1,8 +1,23 @@
 import assert from "node:assert/strict";
+import { once } from "node:events";
+import { connect } from "node:net";
 import { test } from "node:test";
 import { openEvents } from "../support/event-stream.ts";
 import { openBench } from "../support/gateway.ts";
 import { until } from "../support/until.ts";
+
+test("G13: a connection on which nothing was asked does not keep a gateway from closing", async (t) => {
+  const bench = await openBench({ after: (close) => t.after(close) });
+  const gateway = await bench.start({ drainMs: 600_000 });
+  const { hostname, port } = new URL(gateway.address);
+  const idle = connect(Number(port), hostname);
+  await once(idle, "connect");
+  // The server has accepted it when it answers one that came later.
+  assert.equal((await fetch(`${gateway.address}/healthz`)).status, 200);
+  const gone = once(idle, "close");
+  await gateway.close();
+  await gone;
+});
 
 test("G13, G7: told to stop, a gateway is first no longer ready, serves on for its delay, then ends streams and closes", async (t) => {
   const closers: (() => void | Promise<void>)[] = [];
