@@ -7,6 +7,7 @@ import { readCatalogue } from "../../src/core/schema/catalogue.ts";
 import { checkCompatibility } from "../../src/core/schema/compatibility.ts";
 import { applySchema } from "../../src/core/schema/migrate.ts";
 import { readMigrations, readRoles } from "../../src/core/schema/migrations.ts";
+import { runOnlineSteps } from "../../src/core/schema/online.ts";
 import { applyRoles } from "../../src/core/schema/roles.ts";
 import { verifySchema } from "../../src/core/schema/verify.ts";
 import { createTenant } from "../../src/core/tenant.store.ts";
@@ -65,6 +66,9 @@ test("M3: the owner of a database of any name, beside other schemas, applies wit
   await withClient(dba, async (client) => {
     await applyRoles(client, recipe);
     await applySchema(client, { migrations, effects, installation: "theirs" });
+    // Again, as every upgrade is: the login inherits nothing of what it has made.
+    assert.deepEqual((await applySchema(client, { migrations, effects })).applied, []);
+    assert.deepEqual(await runOnlineSteps(client, { steps: [], version: migrations.length }), []);
   });
   const fresh = await testDatabase(t);
   const expected = await withClient(fresh.superuser, (client) => verifySchema(client, migrations, effects));

@@ -56,16 +56,15 @@ export async function applySchema(session: SchemaSession, options: ApplyOptions)
     const history = await makeHistory(session, options);
     const pending = pendingMigrations(options.migrations, history);
     // No step can run meanwhile: it is our turn.
-    const states = await onlineStates(session, options.steps ?? []);
+    const states = await asOwner(session, options, () => onlineStates(session, options.steps ?? []));
     for (const migration of pending) {
       await applyMigration(session, migration, { ...options, states });
       options.onApplied?.(migration);
     }
     const version = history.length + pending.length;
-    await inTransaction(session, async () => {
-      await session.query(ownerSettings(options));
-      await assertMade(session, version, { ...options, states }, "what was applied");
-    });
+    await asOwner(session, options, () =>
+      assertMade(session, version, { ...options, states }, "what was applied"),
+    );
     return { applied: pending, version };
   });
 }
@@ -89,13 +88,18 @@ async function assertMade(
 const lockNotAvailable = "55P03";
 
 async function makeHistory(session: SchemaSession, options: ApplyOptions): Promise<AppliedMigration[]> {
-  const history = await readHistory(session);
+  const history = await asOwner(session, options, () => readHistory(session));
   if (history !== undefined) return history;
-  await inTransaction(session, async () => {
-    await session.query(ownerSettings(options));
-    await session.query(historyTable);
-  });
+  await asOwner(session, options, () => session.query(historyTable));
   return [];
+}
+
+/** A login that may become the owner inherits nothing of it, not even the right to look. */
+function asOwner<T>(session: SchemaSession, options: ApplyOptions, body: () => Promise<T>): Promise<T> {
+  return inTransaction(session, async () => {
+    await session.query(ownerSettings(options));
+    return body();
+  });
 }
 
 async function applyMigration(
@@ -104,8 +108,7 @@ async function applyMigration(
   options: Applying,
 ): Promise<void> {
   try {
-    await inTransaction(session, async () => {
-      await session.query(ownerSettings(options));
+    await asOwner(session, options, async () => {
       const label = migrationLabel(migration);
       await assertMade(session, migration.version - 1, options, `before ${label}`);
       await session.query("select set_config('holdfast.installation', $1, true)", [

@@ -113,30 +113,30 @@ export async function runOnlineSteps(
 ): Promise<readonly OnlineStep[]> {
   await assertMayChange(session);
   return inTurn(session, options.turnTimeout ?? seconds(300), async () => {
-    const history = (await readHistory(session)) ?? [];
-    if (history.length < options.version) {
-      throw new HoldfastError("conflict", "migrations are missing: `holdfast schema apply` comes first");
-    }
-    const states = await onlineStates(session, options.steps);
-    const left = options.steps.filter((_, place) => states[place]?.state !== "done");
     try {
       await session.query("set role holdfast_owner");
       await session.query("set search_path = ''");
       await session.query("set statement_timeout = 0");
       const timeout = toMilliseconds(options.lockTimeout ?? seconds(3_600));
       await session.query(`set lock_timeout = ${String(timeout)}`);
+      const history = (await readHistory(session)) ?? [];
+      if (history.length < options.version) {
+        throw new HoldfastError("conflict", "migrations are missing: `holdfast schema apply` comes first");
+      }
+      const states = await onlineStates(session, options.steps);
+      const left = options.steps.filter((_, place) => states[place]?.state !== "done");
       // A store that is ahead of this release may have made something else of the same objects since.
       const known = history.length === options.version;
       for (const step of left) {
         await runStep(session, step, known ? step.makes : null);
         await options.onDone?.(step);
       }
+      return left;
     } finally {
       for (const name of ["role", "search_path", "statement_timeout", "lock_timeout"]) {
         await session.query(`reset ${name}`).catch(() => undefined);
       }
     }
-    return left;
   });
 }
 
