@@ -35,7 +35,8 @@ test("S7 S8: what an agent replies arrives at its destination, signed and in ord
   const one = await sessions.tell(session, { text: "one" });
   const lost = await sessions.tell(session, { text: "lost", fail: 1 });
   const two = await sessions.tell(session, { text: "two" });
-  await sessions.reaches(session, two);
+  // Each of three turns starts two processes.
+  await sessions.reaches(session, two, undefined, 60_000);
   assert.equal((await sessions.read(session, lost)).state, "failed");
   await until("both replies were told", async () => {
     const told = await stack.rows("select from holdfast.publication_outbox where state = 'delivered'");
