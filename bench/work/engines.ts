@@ -1,8 +1,9 @@
+import { dbos } from "./dbos.ts";
 import type { OpenEngine } from "./engine.ts";
 import { holdfast } from "./holdfast.ts";
 import { bareLoop, bullmq, graphileWorker, pgBoss } from "./peers.ts";
 
-export const engineNames = ["holdfast", "strict", "graphile", "boss", "bullmq", "bare"] as const;
+export const engineNames = ["holdfast", "strict", "graphile", "boss", "bullmq", "dbos", "bare"] as const;
 
 /** By its short name; `file` is the bundled package. */
 export function engineOf(name: string, file: string): OpenEngine {
@@ -17,6 +18,8 @@ export function engineOf(name: string, file: string): OpenEngine {
       return pgBoss;
     case "bullmq":
       return bullmq;
+    case "dbos":
+      return dbos;
     case "bare":
       return bareLoop;
     default:

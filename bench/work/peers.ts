@@ -1,8 +1,6 @@
 import { Pool } from "pg";
 import type { Engine, OpenEngine } from "./engine.ts";
-
-/** Loaded by name: they are installed beside this file, and only for the benchmark. */
-const load = (name: string): Promise<unknown> => import(name);
+import { load } from "./load.ts";
 
 interface GraphileUtils {
   migrate(): Promise<void>;
