@@ -14,7 +14,13 @@ describe("holdfast controller", () => {
     folder = mkdtempSync(join(tmpdir(), "hf-controller-"));
     const keys = join(folder, "keys");
     writeFileSync(keys, `first:${Buffer.alloc(32, 1).toString("base64")}\n`);
-    common = { HOLDFAST_CALLBACK_KEYS_FILE: keys, HOLDFAST_INSTALLATION: "test" };
+    common = {
+      HOLDFAST_CALLBACK_KEYS_FILE: keys,
+      HOLDFAST_INSTALLATION: "test",
+      HOLDFAST_BLOB_DIRECTORY: folder,
+      // It is not asked before all of that is right.
+      HOLDFAST_DATABASE_URL: "postgres://nobody@127.0.0.1:1/none",
+    };
   });
   after(() => rmSync(folder, { recursive: true }));
 

@@ -273,7 +273,11 @@ test("E13: a claimant that was suspended before it started its container finds t
 test("E13: without the command the claimant says so and takes nothing", async (t) => {
   const { stack, host, foundation } = await open(t);
   const job = await insertHistorical(stack, imageSpec(["true"]));
-  const env = { HOLDFAST_INSTALLATION: "x", HOLDFAST_DIRECT_COMMAND: "no-such-docker" };
+  const env = {
+    HOLDFAST_DATABASE_URL: "postgres://nobody@127.0.0.1:1/none",
+    HOLDFAST_INSTALLATION: "x",
+    HOLDFAST_DIRECT_COMMAND: "no-such-docker",
+  };
   const { code, stderr } = await runCommand(["direct-claimant", "--tenant", "acme"], { env });
   assert.equal(code, 2);
   assert.match(stderr, /`no-such-docker` can't be run here \(ENOENT\): HOLDFAST_DIRECT_COMMAND names it/);
