@@ -11,6 +11,7 @@ import { legacy } from "../../src/work/policy.ts";
 import { claimWork, recoverWork, turnWork } from "../../src/work/turn.store.ts";
 import { registerVersion } from "../../src/work/version.store.ts";
 import { liveEdges, liveStates } from "../../src/work/work.ts";
+import { tableWalks } from "../support/table-walks.ts";
 import { until } from "../support/until.ts";
 import { workStand } from "../support/work.ts";
 
@@ -119,12 +120,7 @@ test("W5: no query of the hot path walks a table, with waiting, later and finish
   await submitAll(work, noop, many({ delay: seconds(3600) }));
   await submitAll(work, noop, many({ queue: "others" }));
   await ask("analyze holdfast.leases_work, holdfast.work_items, holdfast.work_history");
-  const walks = () =>
-    ask<{ table: string; walks: number }>(
-      `select relname as table, seq_scan::int as walks from pg_stat_user_tables
-       where relname in ('leases_work', 'work_items', 'work_history', 'work_attempts') order by 1`,
-    );
-  const before = await walks();
+  const before = await tableWalks(ask);
   await submitAll(work, noop, many({}), { tenant: "other" });
   const holder = brandId<IncarnationId>(uuidv7());
   for (;;) {
@@ -147,7 +143,7 @@ test("W5: no query of the hot path walks a table, with waiting, later and finish
     );
     return row?.n === 1500;
   });
-  assert.deepEqual(await walks(), before);
+  assert.deepEqual(await tableWalks(ask), before);
   const [hot] = await ask<{ share: number }>(
     "select n_tup_hot_upd::float8 / n_tup_upd as share from pg_stat_user_tables where relname = 'leases_work'",
   );
