@@ -12,7 +12,7 @@ export type CommandId = Branded<string, "CommandId">;
 /** One run of one process. A lease names its holder by this, never by host or pid, which are reused. */
 export type IncarnationId = Branded<string, "IncarnationId">;
 
-/** Asking the system for random bytes costs ten times as much as what is done with them: they are drawn from a pool. */
+/** Asking the system for random bytes costs more than the rest of an id: they are drawn from a pool. */
 const pool = Buffer.alloc(16 * 256);
 let drawn = pool.length;
 
