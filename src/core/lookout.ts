@@ -82,7 +82,8 @@ export function startLookout(options: {
 
   function pause(ms: number): Promise<void> {
     return new Promise((resolve) => {
-      const timer = setTimeout(resolve, ms);
+      // A timer cuts fractions off, and would end too early.
+      const timer = setTimeout(resolve, Math.ceil(ms));
       endPause = () => {
         clearTimeout(timer);
         resolve();

@@ -30,6 +30,14 @@ export function parseTarHeader(block: Buffer): TarHeader | undefined {
     const end = field.indexOf(0);
     return field.subarray(0, end === -1 ? length : end).toString("utf8");
   };
+  // What stands behind a name's end could be read as part of it by somebody else: it is no name then.
+  const path = (at: number, length: number) => {
+    const field = block.subarray(at, at + length);
+    const end = field.indexOf(0);
+    if (end !== -1 && field.subarray(end).some((byte) => byte !== 0))
+      throw new ArchiveDamaged("the archive is damaged: a name goes on behind its end");
+    return text(at, length);
+  };
   const octal = (at: number, length: number) => {
     const digits = text(at, length).trim();
     if (!/^[0-7]*$/.test(digits)) throw new ArchiveDamaged("the archive is damaged: a number is not octal");
@@ -37,12 +45,12 @@ export function parseTarHeader(block: Buffer): TarHeader | undefined {
   };
   if (octal(148, 8) !== tarChecksum(block))
     throw new ArchiveDamaged("the archive is damaged: a checksum is wrong");
-  const prefix = text(257, 6) === "ustar" ? text(345, 155) : "";
-  const name = text(0, 100);
+  const prefix = text(257, 6) === "ustar" ? path(345, 155) : "";
+  const name = path(0, 100);
   return {
     flag: text(156, 1) === "" ? "\0" : text(156, 1),
     path: prefix === "" ? name : `${prefix}/${name}`,
-    target: text(157, 100),
+    target: path(157, 100),
     bytes: octal(124, 12),
     executable: (octal(100, 8) & 0o100) !== 0,
   };

@@ -24,7 +24,7 @@ import { constants, zstdCompressSync, zstdDecompressSync } from "node:zlib";
 import * as fc from "fast-check";
 import { type Header, pack } from "tar-stream";
 import type { BlobContent } from "../core/blob.port.ts";
-import { plainHeader } from "../sandboxes/tar-format.ts";
+import { plainHeader, tarChecksum } from "../sandboxes/tar-format.ts";
 import { type BundleManifest, type BundleReason, BundleRefusal, bundleQuota } from "./bundle.ts";
 import { packBundle } from "./bundle-pack.ts";
 import { inspectBundle } from "./bundle-read.ts";
@@ -56,6 +56,12 @@ async function tarOf(parts: readonly Part[]): Promise<Buffer> {
   archive.finalize();
   return buffer(archive);
 }
+/** With the checksum of the first block as it is now. */
+function resealed(tar: Buffer): Buffer {
+  tar.write(`${tarChecksum(tar.subarray(0, 512)).toString(8).padStart(6, "0")}\0 `, 148, "latin1");
+  return tar;
+}
+
 const bundleOf = async (...parts: readonly Part[]) => zstdCompressSync(await tarOf(parts));
 
 const refused = (reason: BundleReason) => (error: unknown) => {
@@ -217,11 +223,15 @@ describe("bundles", () => {
   test("a name that is not UTF-8 is refused", async () => {
     const tar = await tarOf([{ name: "aXb" }]);
     tar[1] = 0xff;
-    const sum = tar
-      .subarray(0, 512)
-      .reduce((all, byte, index) => all + (index >= 148 && index < 156 ? 32 : byte), 0);
-    tar.write(`${sum.toString(8).padStart(6, "0")}\0 `, 148, "latin1");
-    await assert.rejects(inspect(zstdCompressSync(tar)), refused("path_unsafe"));
+    await assert.rejects(inspect(zstdCompressSync(resealed(tar))), refused("path_unsafe"));
+  });
+
+  test("a name that goes on behind its end is refused: another reader could take all of it", async () => {
+    for (const at of [0, 345]) {
+      const tar = await tarOf([{ name: "aXb" }]);
+      tar.write(at === 0 ? "a\0b" : "\0b", at, "latin1");
+      await assert.rejects(inspect(zstdCompressSync(resealed(tar))), refused("damaged"));
+    }
   });
 
   test("quotas are refused as soon as they are passed, and their own size is allowed", async () => {
@@ -384,13 +394,14 @@ describe("bundles", () => {
     await fc.assert(
       fc.asyncProperty(fc.array(odd, { minLength: 1, maxLength: 5 }), async (parts) => {
         const name = parts.join("/");
+        // The archiver of this test writes what is longer in two parts, and loses a slash at the front.
+        fc.pre(Buffer.byteLength(name) <= 100);
         const bytes = await bundleOf({ name });
         const seen = await inspect(bytes).catch((error: unknown) => error);
         if (seen instanceof BundleRefusal) return;
         const { files, entries } = seen as BundleManifest;
         assert.equal(entries, 1);
-        const plain = name.split("\0", 1)[0] ?? "";
-        if (files.length > 0) assert.equal(files[0]?.path, plain);
+        if (files.length > 0) assert.equal(files[0]?.path, name);
       }),
       { numRuns: 200 },
     );
