@@ -152,6 +152,32 @@ test("S14: what commits while another process holds the sequencer's lock is stam
   await until("it is stamped", async () => (await log(kernel))[0]?.position === "1");
 });
 
+test("however fast changes come, they are stamped about fifty times a second, and all of them", async (t) => {
+  const kernel = await openKernel(t);
+  const { db, lookout } = await sequencing(kernel, "busy");
+  const pool = db.pools.of("dispatcher");
+  const query = pool.query.bind(pool) as (config: { readonly text: string }) => Promise<unknown>;
+  let stamps = 0;
+  Object.assign(pool, {
+    query(config: { readonly text: string }) {
+      if (config.text.includes("stamp_changes")) stamps += 1;
+      return query(config);
+    },
+  });
+  const started = performance.now();
+  let changes = 0;
+  while (performance.now() - started < 1_000) {
+    await appendAlone(kernel);
+    changes += 1;
+    void lookout.now();
+  }
+  const elapsed = performance.now() - started;
+  // A batch has seven here, so that one turn may stamp several times.
+  assert.ok(stamps <= elapsed / 20 + changes / 7 + 2, `${stamps} stamps in ${elapsed} ms`);
+  await until("all are stamped", async () => (await log(kernel)).every(({ position }) => position !== null));
+  await assertGapless(kernel, changes);
+});
+
 test("the sequencer rings once for each batch that gave positions, and not for looking", async (t) => {
   const kernel = await openKernel(t);
   for (let change = 0; change < 10; change += 1) await appendAlone(kernel);

@@ -394,8 +394,8 @@ describe("bundles", () => {
     await fc.assert(
       fc.asyncProperty(fc.array(odd, { minLength: 1, maxLength: 5 }), async (parts) => {
         const name = parts.join("/");
-        // The archiver of this test writes what is longer in two parts, and loses a slash at the front.
-        fc.pre(Buffer.byteLength(name) <= 100);
+        // The archiver of this test writes what is longer than 100 in two parts, and loses a slash at the front.
+        fc.pre(!name.startsWith("/") || Buffer.byteLength(name) <= 100);
         const bytes = await bundleOf({ name });
         const seen = await inspect(bytes).catch((error: unknown) => error);
         if (seen instanceof BundleRefusal) return;

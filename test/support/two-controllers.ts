@@ -9,6 +9,9 @@ import { until } from "./until.ts";
 export const slots = 2;
 export const leaseMs = 2_000;
 
+/** The first ones wait for each other: all slots are really used at once, however fast a job is. */
+const together = `until [ "$(wc -l < "$MARKS")" -ge ${slots} ]; do sleep 0.05; done`;
+
 /** Two controllers, many jobs, two slots; one is killed when half of the jobs have started. */
 export async function killOneHalfWay(t: TestContext, arena: Arena, jobs: number): Promise<void> {
   const first = await arena.controller();
@@ -16,7 +19,9 @@ export async function killOneHalfWay(t: TestContext, arena: Arena, jobs: number)
   const watch = watchSlots(arena);
   const submitted = [];
   for (let number = 1; number <= jobs; number += 1) {
-    submitted.push(await arena.submit(markedJob(arena, `job-${number}`, [{}])));
+    submitted.push(
+      await arena.submit(markedJob(arena, `job-${number}`, [number <= slots ? { run: together } : {}])),
+    );
   }
 
   await until("half of them have started", async () => (await arena.marks()).length >= jobs / 2, 120_000);

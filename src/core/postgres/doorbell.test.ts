@@ -53,6 +53,11 @@ test("W7: a ring is heard at once here and soon by every other process", async (
   assert.equal(own.heard(), here + 1);
   await until("the other process hears", () => childHeard > there);
 
+  const [quiet, told] = [own.heard(), childHeard];
+  own.doorbell.ringOthers();
+  await until("the other process hears what is for others", () => childHeard > told);
+  assert.equal(own.heard(), quiet);
+
   const before = own.heard();
   child.send("ring");
   await until("this process hears the other", () => own.heard() > before);

@@ -49,6 +49,7 @@ export class Kubelet {
   readonly #store: PodStore;
   readonly #pods = new Map<string, Managed>();
   readonly #alive = new Set<LocalContainer>();
+  #mostAlive = 0;
   #connected = true;
   readonly #stopListening: () => void;
 
@@ -66,6 +67,11 @@ export class Kubelet {
   /** Containers that run, whether an object shows them or not. */
   get running(): number {
     return this.#alive.size;
+  }
+
+  /** The most that ever did at once. */
+  get mostRunning(): number {
+    return this.#mostAlive;
   }
 
   /** It used more memory than it may: the kernel kills it. */
@@ -214,6 +220,7 @@ export class Kubelet {
     const running = new LocalContainer(container, environment);
     managed.container = running;
     this.#alive.add(running);
+    this.#mostAlive = Math.max(this.#mostAlive, this.#alive.size);
     void running.ended.then(() => this.#alive.delete(running));
     void running.started.then((started) => {
       if (started) this.#report(managed, (now) => showRunning(now, container, running.id));
