@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { after, before, beforeEach, describe, test } from "node:test";
+import { after, afterEach, before, beforeEach, describe, test } from "node:test";
 import { ApiError } from "../../src/runtimes/kubernetes/api-error.ts";
 import { PodApi } from "../../src/runtimes/kubernetes/pod-api.ts";
 import { type PodEvent, watchPods } from "../../src/runtimes/kubernetes/pod-watch.ts";
@@ -145,8 +145,15 @@ describe("access to the Kubernetes API", () => {
   });
 
   describe("watch", () => {
-    const follow = (signal: AbortSignal, by = api): PodEvent[] => {
+    let end = new AbortController();
+    beforeEach(() => {
+      end = new AbortController();
+    });
+    // Also of a test that failed: a watch that nobody ends keeps this process alive.
+    afterEach(() => end.abort());
+    const follow = (by = api): PodEvent[] => {
       const events: PodEvent[] = [];
+      const { signal } = end;
       void (async () => {
         for await (const event of watchPods(by, "of=test", signal)) events.push(event);
       })();
@@ -159,8 +166,7 @@ describe("access to the Kubernetes API", () => {
       );
 
     test("it shows what is there, and then each change", async () => {
-      const end = new AbortController();
-      const events = follow(end.signal);
+      const events = follow();
       await until("it has listed", () => listed(events) === 1);
       const name = next();
       const { metadata } = await api.create(manifest(name), never);
@@ -168,12 +174,10 @@ describe("access to the Kubernetes API", () => {
       await api.delete(name, { uid: metadata.uid }, never);
       await saw(events, name, "MODIFIED");
       assert.equal(listed(events), 1);
-      end.abort();
     });
 
     test("after a restart every version is too old: it lists again and misses nothing", async () => {
-      const end = new AbortController();
-      const events = follow(end.signal);
+      const events = follow();
       await until("it watches", () => count(({ query }) => query.has("watch")) >= 1);
       await cluster.restart();
       const name = next();
@@ -185,14 +189,12 @@ describe("access to the Kubernetes API", () => {
             : event.pod.metadata.name === name,
         ),
       );
-      end.abort();
     });
 
     test("a bookmark moves the version on, so that a watch that ended goes on without a list", async () => {
       cluster.watches.bookmarkMs = 20;
       const short = new PodApi(cluster.connection(), namespace, { watchSeconds: 1, firstDelayMs: 5 });
-      const end = new AbortController();
-      const events = follow(end.signal, short);
+      const events = follow(short);
       await until("it watches again", () => count(({ query }) => query.has("watch")) >= 2);
       const name = next();
       await api.create(manifest(name), never);
@@ -205,8 +207,7 @@ describe("access to the Kubernetes API", () => {
 
     test("too long a silence is a dead connection, or a version of the future: it lists again", async () => {
       const impatient = new PodApi(cluster.connection(), namespace, { silenceMs: 50, firstDelayMs: 5 });
-      const end = new AbortController();
-      const events = follow(end.signal, impatient);
+      const events = follow(impatient);
       await until("it lists again", () => listed(events) >= 2);
       end.abort();
       impatient.close();
@@ -215,8 +216,7 @@ describe("access to the Kubernetes API", () => {
     test("events that come twice or late are hints like any other", async () => {
       cluster.watches.copies = 2;
       cluster.watches.delayMs = 30;
-      const end = new AbortController();
-      const events = follow(end.signal);
+      const events = follow();
       // From its list on nothing is missed; requests are no sign, as the watch before may have sent a last one.
       await until("it has listed", () => listed(events) === 1);
       const name = next();
@@ -224,7 +224,6 @@ describe("access to the Kubernetes API", () => {
       await saw(events, name);
       cluster.watches.copies = 1;
       cluster.watches.delayMs = 0;
-      end.abort();
     });
   });
 });
