@@ -32,9 +32,9 @@ interface Opened {
  */
 export async function measureClaims(server: Server, { rows, tries }: { rows: number; tries: number }) {
   say(
-    `\n${rows} waiting, ${rows} due later and ${rows} finished beside ${smallRows} waiting, load ${load()}`,
+    `\n${rows} waiting, ${rows} due later and ${rows} finished beside ${smallRows} of each, load ${load()}`,
   );
-  const small = await open(server, "small", { waiting: smallRows, later: 0, finished: 0 });
+  const small = await open(server, "small", { waiting: smallRows, later: smallRows, finished: smallRows });
   const big = await open(server, "big", { waiting: rows, later: rows, finished: rows });
   say(`filled, load ${load()}\n`);
   row([
@@ -90,7 +90,11 @@ async function compare(call: HotCall, small: Opened, big: Opened, tries: number)
 }
 
 /** A store with its rows, which are copies of one item that waits and one that ran. */
-async function open(server: Server, name: string, counts: Omit<Fill, "tenant">): Promise<Opened> {
+async function open(
+  server: Server,
+  name: string,
+  counts: Omit<Fill, "tenant" | "idleLane">,
+): Promise<Opened> {
   const database = await server.store(name, tenants);
   const admin = await server.admin(name);
   const opened = await openWork({ database, tenant: "t0", name: "bench" });
@@ -111,7 +115,7 @@ async function open(server: Server, name: string, counts: Omit<Fill, "tenant">):
   const done = permitted.map((item) => ({ item, outcome: { type: "succeeded", result: "1" } as const }));
   await turnWork(db, holder, done, []);
   await submit(opened, work, { n: 0 });
-  await fill(admin, { ...counts, tenant: tenantOf(tenants.length) });
+  await fill(admin, { ...counts, tenant: tenantOf(tenants.length), idleLane: `${number}.idle` });
   const input = { input: { n: 0 }, queue: "held" };
   await submitAll(
     opened,
@@ -121,7 +125,7 @@ async function open(server: Server, name: string, counts: Omit<Fill, "tenant">):
   const { claimed } = await claim("held");
   await admin.end();
   return {
-    store: { work, lane: `${number}.default`, tenants, holder, held: claimed },
+    store: { work, lane: `${number}.default`, idleLane: `${number}.idle`, tenants, holder, held: claimed },
     hand: (role) => openUndone(database, role, db, timeoutMs),
     close: () => opened.close(),
   };

@@ -37,21 +37,45 @@ export const tenantOf = (count: number) => `'t' || n % ${count}`;
 export interface Fill {
   /** Items that wait, due one after the other from an hour ago on. */
   readonly waiting: number;
-  /** Accepted as well, and due from tomorrow on. */
+  /** Accepted as well, and due from tomorrow on: every other one in the lines of those that wait. */
   readonly later: number;
   readonly finished: number;
   /** SQL of the tenant of copy `n`. */
   readonly tenant: string;
+  /** Where the rest of what is due later is, alone. */
+  readonly idleLane: string;
 }
 
 /** Fills a store that has an item, its lease, a row of history and a change, and lets it settle. */
-export async function fill(admin: Client, { waiting, later, finished, tenant }: Fill): Promise<void> {
+export async function fill(
+  admin: Client,
+  { waiting, later, finished, tenant, idleLane }: Fill,
+): Promise<void> {
   const kinds = [
-    { block: 1, count: finished, due: "now() - interval '2 days' + n * interval '1 ms'", lives: false },
-    { block: 2, count: waiting, due: "now() - interval '1 hour' + n * interval '1 ms'", lives: true },
-    { block: 3, count: later, due: "now() + interval '1 day' + n * interval '1 ms'", lives: true },
+    {
+      block: 1,
+      count: finished,
+      due: "now() - interval '2 days' + n * interval '1 ms'",
+      lives: false,
+      queue: "o.queue",
+    },
+    {
+      block: 2,
+      count: waiting,
+      due: "now() - interval '1 hour' + n * interval '1 ms'",
+      lives: true,
+      queue: "o.queue",
+    },
+    // By blocks of ten: each tenant has some in both.
+    {
+      block: 3,
+      count: later,
+      due: "now() + interval '1 day' + n * interval '1 ms'",
+      lives: true,
+      queue: `case n / 10 % 2 when 0 then o.queue else '${idleLane}' end`,
+    },
   ];
-  for (const { block, count, due, lives } of kinds) {
+  for (const { block, count, due, lives, queue } of kinds) {
     if (count === 0) continue;
     const id = idOf(block);
     const accepted_at = `least(${due}, now())`;
@@ -76,6 +100,7 @@ export async function fill(admin: Client, { waiting, later, finished, tenant }: 
         resource_id: id,
         due_at: due,
         wake_at: due,
+        queue,
       });
     else
       await copies(admin, "holdfast.work_history", count, {

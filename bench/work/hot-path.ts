@@ -12,6 +12,8 @@ import type { Hands } from "./undone.ts";
 export interface HotStore {
   readonly work: WorkDefinition;
   readonly lane: string;
+  /** In which nothing is due. */
+  readonly idleLane: string;
   readonly tenants: readonly string[];
   readonly holder: IncarnationId;
   /** Claimed by the holder, in a lane of their own. */
@@ -45,13 +47,30 @@ export const hotCalls: readonly HotCall[] = [
     what: "turn that takes",
     role: "worker",
     budget: 1.2,
-    run: async (hands, store) => all((await taking(hands, store, [], beginning(store))).permitted),
+    run: async (hands, store) =>
+      all((await taking(hands, store, [], beginning(store, store.lane))).permitted),
+  },
+  {
+    what: "claim of nothing",
+    role: "dispatcher",
+    budget: 1.2,
+    run: async ({ db }, { idleLane, holder }) => {
+      const { claimed } = await claimWork(db, { holder, lanes: [idleLane], limit: hotBatch, leaseUs });
+      none(claimed);
+    },
+  },
+  {
+    what: "turn that takes nothing",
+    role: "worker",
+    budget: 1.2,
+    run: async (hands, store) =>
+      none((await taking(hands, store, [], beginning(store, store.idleLane))).permitted),
   },
   {
     what: "turn that settles and takes",
     role: "worker",
     run: async (hands, store) => {
-      const { permitted, cursors } = await taking(hands, store, [], beginning(store));
+      const { permitted, cursors } = await taking(hands, store, [], beginning(store, store.lane));
       const done = all(permitted).map(
         (item): Done => ({ item, outcome: { type: "succeeded", result: "1" } }),
       );
@@ -67,7 +86,7 @@ export const hotCalls: readonly HotCall[] = [
     what: "turn in which all fail",
     role: "worker",
     run: async (hands, store) => {
-      const { permitted } = await taking(hands, store, [], beginning(store));
+      const { permitted } = await taking(hands, store, [], beginning(store, store.lane));
       const outcome = { type: "failed", code: "broken", message: "it broke", final: false } as const;
       const done = all(permitted).map((item): Done => ({ item, outcome }));
       all((await turnWork(hands.db, store.holder, done, [])).settled);
@@ -83,7 +102,7 @@ export const hotCalls: readonly HotCall[] = [
 ];
 
 /** Before the first item of each tenant. */
-const beginning = ({ tenants, lane }: HotStore) =>
+const beginning = ({ tenants }: HotStore, lane: string) =>
   tenants.map((tenant): Cursor => [lane, 2, tenant, "-infinity", "00000000-0000-0000-0000-000000000000"]);
 
 const taking = ({ db }: Hands, { holder }: HotStore, done: readonly Done[], lines: readonly Cursor[]) =>
@@ -99,6 +118,10 @@ async function submitting({ on, db }: Hands, { work, tenants }: HotStore, count:
     items: await prepared(work, items),
     named: true,
   });
+}
+
+function none(items: readonly unknown[]): void {
+  if (items.length > 0) throw new Error(`${items.length} items where nothing is due`);
 }
 
 /** What did less than it should was not measured. */

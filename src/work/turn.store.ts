@@ -210,7 +210,7 @@ export async function turnWork(
     const sentAtMs = monotonicMs();
     try {
       const { answer } = await runAlone(db, "worker", sql.turnWork, params);
-      return told(JSON.parse(answer) as TurnAnswer, succeeded, others, next, take?.lines ?? [], sentAtMs);
+      return told(JSON.parse(answer) as TurnAnswer, { succeeded, others, next, take, sentAtMs });
     } catch (error) {
       const cause: unknown = error instanceof Error && error.cause !== undefined ? error.cause : error;
       if (!isRetryable(cause) || tries === triesMax) throw error;
@@ -220,12 +220,16 @@ export async function turnWork(
 
 function told(
   answer: TurnAnswer,
-  succeeded: readonly Done[],
-  others: readonly Done[],
-  next: readonly Claimed[],
-  lines: readonly Cursor[],
-  sentAtMs: number,
+  asked: {
+    readonly succeeded: readonly Done[];
+    readonly others: readonly Done[];
+    readonly next: readonly Claimed[];
+    readonly take: Take | null;
+    readonly sentAtMs: number;
+  },
 ): Turn {
+  const { succeeded, others, next, take, sentAtMs } = asked;
+  const lines = take?.lines ?? [];
   const permitted: Permitted[] = [];
   for (const [place, ...rest] of answer.p) {
     const item = next[place - 1];
@@ -237,10 +241,14 @@ function told(
       permit({ tenant: brandId<TenantId>(tenant), id, lane, epoch: BigInt(epoch) }, rest, sentAtMs),
     );
   }
-  const cursors = answer.c.flatMap(([place, due, id]): Cursor[] => {
+  // When the limit was reached, the lines behind the last one are the first of the next turn.
+  const reached =
+    answer.t.length === take?.limit ? Math.max(...answer.t.map(([place]) => place)) : lines.length;
+  const cursors = lines.slice(reached);
+  for (const [place, due, id] of answer.c) {
     const line = lines[place - 1];
-    return line === undefined ? [] : [[line[0], line[1], line[2], due, id]];
-  });
+    if (line !== undefined) cursors.push([line[0], line[1], line[2], due, id]);
+  }
   const passed = answer.n.flatMap(([place, what]) => {
     const item = next[place - 1];
     return item === undefined ? [] : [{ item, what }];

@@ -42,6 +42,25 @@ async function pagesOf(sql: string): Promise<number> {
   return (plan["Shared Hit Blocks"] ?? 0) + (plan["Shared Read Blocks"] ?? 0);
 }
 
+test("W5: whoever finds nothing due reads nothing of what is due later", async () => {
+  const lane = `${number}.bulk`;
+  const none = "'00000000-0000-0000-0000-000000000000'";
+  const line = `array['${lane}'], array[2::smallint], array['tenant-a'], array['-infinity'::timestamptz], array[${none}::uuid]`;
+  const [store] = await ask<{ epoch: string }>("select deployment_epoch::text as epoch from holdfast.store");
+  const of = `${store?.epoch}, gen_random_uuid()`;
+  const nothing = (count: number) => Array(count).fill("'{}'").join();
+  for (const [what, look] of [
+    ["claim", `holdfast.claim_work(${of}, array['${lane}'], 100, 1000000)`],
+    ["turn", `holdfast.turn_work(${of}, array['tenant-a'], ${nothing(18)}, ${line}, 100, 1000000)`],
+    ["what is read back", `holdfast.taken_work(${of}, ${line}, 100, '{}')`],
+  ]) {
+    // The first time it is planned, which looks at catalogues.
+    await pagesOf(`select ${look}`);
+    const pages = await pagesOf(`select ${look}`);
+    assert.ok(pages < 60, `${what}: ${pages} pages`);
+  }
+});
+
 test("W12: a page of a list looks at a bounded number of rows, whatever its filter finds among many", async () => {
   const whole = await pagesOf("select count(*) from holdfast.leases_work");
   await ask("select set_config('holdfast.tenant', 'tenant-a', false)");

@@ -4,15 +4,29 @@ import { join } from "node:path";
 import { test } from "node:test";
 import type { Client } from "pg";
 import { readCatalogue } from "../../src/core/schema/catalogue.ts";
+import { applySchema } from "../../src/core/schema/migrate.ts";
 import { readMigrations } from "../../src/core/schema/migrations.ts";
 import { verifySchema } from "../../src/core/schema/verify.ts";
-import { testDatabase, withClient } from "../support/database.ts";
+import { defineWork } from "../../src/work/define.ts";
+import { submitAll } from "../../src/work/open.ts";
+import { legacy } from "../../src/work/policy.ts";
+import { registerVersion } from "../../src/work/version.store.ts";
+import { emptyDatabase, type TestDatabase, testDatabase, withClient } from "../support/database.ts";
+import { until } from "../support/until.ts";
+import { workStand } from "../support/work.ts";
 import { populateStore } from "./populate.ts";
 import { columnsOf, digests } from "./row-digests.ts";
 
 const directory = new URL("../../migrations", import.meta.url).pathname;
 const migrations = await readMigrations(directory);
 const effects = await readCatalogue(directory);
+const noop = defineWork<unknown, null>({
+  name: "noop",
+  version: "1",
+  safety: "idempotent",
+  policy: legacy(),
+  run: () => null,
+});
 
 interface Proof {
   /** What it stops: as whom, what, and by which refusal. */
@@ -132,3 +146,54 @@ for (const [name, { stops, goesOn }] of Object.entries(proofs)) {
     });
   });
 }
+
+test("M8: the rollback of 0013_work_bounded_lines brings the functions and policies of 0012 back, and its statements bring its own", async (t) => {
+  const name = "0013_work_bounded_lines";
+  const older = await emptyDatabase(t);
+  await withClient(older.owner, (owner) =>
+    applySchema(owner, { migrations: migrations.slice(0, 12), effects }),
+  );
+  const { database, work, ask, worker } = await workStand(t);
+  const drain = async () => {
+    const all = Array.from({ length: 20 }, (_, n) => ({ input: n }));
+    await registerVersion(work.db, noop);
+    await submitAll(work, noop, all);
+    const running = await worker({ works: [noop] });
+    await until(
+      "all of it is finished",
+      async () => (await ask("select from holdfast.leases_work")).length === 0,
+    );
+    await running.stop();
+  };
+  const made = async ({ superuser }: Pick<TestDatabase, "superuser">) =>
+    withClient(superuser, async (client) => [
+      (
+        await client.query(
+          "select proname, prosrc, proconfig from pg_proc where proname ~ '^(claim|turn|taken)_work$' order by 1",
+        )
+      ).rows,
+      (
+        await client.query(
+          "select tablename, policyname, qual, with_check from pg_policies where qual ~ 'array_position' order by 1, 2",
+        )
+      ).rows,
+    ]);
+  const now = await made(database);
+  const rollback = await readFile(join(directory, "rollback", `${name}.sql`), "utf8");
+  for (const _ of [1, 2]) await withClient(database.owner, (owner) => owner.query(rollback));
+  assert.deepEqual(await made(database), await made(older));
+  assert.notDeepEqual(await made(database), now);
+  await drain();
+
+  const { sql } = migrations.find(({ version }) => version === 13) ?? assert.fail("there is a migration 13");
+  const again = sql.slice(sql.indexOf("alter policy"));
+  await withClient(database.owner, (owner) =>
+    owner.query(`begin; set local role holdfast_owner; ${again} commit`),
+  );
+  assert.deepEqual(await made(database), now);
+  await drain();
+  await withClient(database.superuser, async (client) => {
+    const { missing, changed, unexpected } = await verifySchema(client, migrations, effects);
+    assert.deepEqual([missing, changed, unexpected], [[], [], []]);
+  });
+});

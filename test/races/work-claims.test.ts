@@ -8,7 +8,7 @@ import { seconds } from "../../src/core/time.ts";
 import { defineWork } from "../../src/work/define.ts";
 import { openWork, submit, submitAll } from "../../src/work/open.ts";
 import { legacy } from "../../src/work/policy.ts";
-import { claimWork, recoverWork, turnWork } from "../../src/work/turn.store.ts";
+import { type Cursor, claimWork, recoverWork, turnWork } from "../../src/work/turn.store.ts";
 import { registerVersion } from "../../src/work/version.store.ts";
 import { liveEdges, liveStates } from "../../src/work/work.ts";
 import { tableWalks } from "../support/table-walks.ts";
@@ -85,6 +85,23 @@ test("W7: a worker is fair: a tenant's backlog delays no other tenant's item", a
     leaseUs: seconds(30),
   });
   assert.ok(claimed.some((item) => item.id === id));
+});
+
+test("W7: a turn begins with the lines that the one before did not reach", async (t) => {
+  const { work } = await workStand(t);
+  const number = await registerVersion(work.db, noop);
+  const tenants = ["acme", "other"];
+  for (const tenant of tenants) await submitAll(work, noop, [{ input: 0 }, { input: 0 }], { tenant });
+  const holder = brandId<IncarnationId>(uuidv7());
+  const id = "00000000-0000-0000-0000-000000000000";
+  let lines = tenants.map((tenant): Cursor => [`${number}.default`, 2, tenant, "-infinity", id]);
+  const served: string[] = [];
+  for (let n = 0; n < 4; n += 1) {
+    const turn = await turnWork(work.db, holder, [], [], { lines, limit: 1, leaseUs: seconds(30) });
+    served.push(...turn.permitted.map(({ tenant }) => tenant));
+    lines = [...turn.cursors];
+  }
+  assert.deepEqual(served, ["acme", "other", "acme", "other"]);
 });
 
 test("W2: a worker claims only what it has: other versions wait, and cost it nothing", async (t) => {
