@@ -171,7 +171,8 @@ test("unstamped changes and a moved position are topics of the same look", async
   assert.equal(lookout.position, 1n);
 });
 
-test("however often it rings, no two looks run at a time and about 200 a second", async (t) => {
+/** Rings all the time, and gives how many looks were made meanwhile, each taking a while longer than it would. */
+async function ringing(t: Parameters<typeof openKernel>[0], forMs: number, slowMs = 0) {
   const kernel = await openKernel(t);
   let [running, most, looks] = [0, 0, 0];
   const pool = kernel.db.pools.of("dispatcher");
@@ -181,6 +182,7 @@ test("however often it rings, no two looks run at a time and about 200 a second"
       running += 1;
       looks += 1;
       most = Math.max(most, running);
+      if (slowMs > 0) await delay(slowMs);
       return query(config).finally(() => {
         running -= 1;
       });
@@ -189,13 +191,22 @@ test("however often it rings, no two looks run at a time and about 200 a second"
   const { lookout, doorbell } = watchful(kernel);
   await lookout.now();
   const [before, started] = [looks, performance.now()];
-  while (performance.now() - started < 500) {
+  while (performance.now() - started < forMs) {
     for (let ring = 0; ring < 10; ring += 1) doorbell.ring();
     await new Promise((resolve) => setImmediate(resolve));
   }
-  const elapsed = performance.now() - started;
+  return { most, looks: looks - before, elapsed: performance.now() - started };
+}
+
+test("however often it rings, no two looks run at a time and about 200 a second", async (t) => {
+  const { most, looks, elapsed } = await ringing(t, 500);
   assert.equal(most, 1);
-  assert.ok(looks - before <= elapsed / 5 + 2, `${looks - before} looks in ${elapsed} ms`);
+  assert.ok(looks <= elapsed / 5 + 2, `${looks} looks in ${elapsed} ms`);
+});
+
+test("idle cost: looks that take long are made for a fifth of the time at most", async (t) => {
+  const { looks, elapsed } = await ringing(t, 1_000, 40);
+  assert.ok(looks >= 1 && looks <= elapsed / 200 + 2, `${looks} looks of 40 ms in ${elapsed} ms`);
 });
 
 test("when the database fails it reports, backs off, and goes on when the database is back", async (t) => {

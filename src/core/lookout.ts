@@ -40,6 +40,8 @@ export interface Lookout {
 
 /** So that at most about 200 looks a second are made, however often it rings. */
 const gapMs = 5;
+/** A look that takes long, passing over what an old snapshot keeps, is made for a fifth of the time at most. */
+const gapForLook = 4;
 const failedGapMs = 250;
 const backoffMaxMs = 5_000;
 
@@ -111,8 +113,11 @@ export function startLookout(options: {
         restMs = backoffMs = Math.min(backoffMs * 2, backoffMaxMs);
       }
       for (const resolve of waiting) resolve();
+      const tookMs = monotonicMs() - started;
       const until = (ms: number) => Math.max(0, started + ms - monotonicMs());
-      const gap = until(answered ? gapMs : failedGapMs);
+      const gap = answered
+        ? Math.max(until(gapMs), Math.min(gapForLook * tookMs, intervalMs))
+        : until(failedGapMs);
       if (gap > 0 && !stopping.signal.aborted) await unhurried(gap);
       if (!rung && !stopping.signal.aborted) await pause(until(restMs));
     }

@@ -172,8 +172,10 @@ export function startEngine(options: EngineOptions): Engine {
   /** How many items it may take from the lines beside those. */
   function takeable(asking: number): number {
     if (lines.from.length === 0 || stopping.signal.aborted || claimed.length > asking) return 0;
-    const room = concurrency + (lines.ahead ? pace.ahead() : 0) - (running + ready.length + asked + asking);
-    return Math.max(0, Math.min(turnMax - asking, room));
+    const whole = concurrency + (lines.ahead ? pace.ahead() : 0);
+    const room = whole - (running + ready.length + asked + asking);
+    const share = Math.max(besideMin, Math.ceil(whole / turnsMax));
+    return Math.max(0, Math.min(turnMax - asking, room, share));
   }
 
   async function attend({ lost, toReconcile }: Claims): Promise<void> {

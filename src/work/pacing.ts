@@ -10,7 +10,7 @@ export interface Pacing {
   ahead(): number;
 }
 
-const aheadMax = 450;
+const aheadMax = 900;
 /** Each new measure counts for a fifth. */
 const weight = 0.2;
 /** No more is claimed than is likely to be run in this time: what one worker has, another one can't take. */
