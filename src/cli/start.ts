@@ -99,6 +99,8 @@ async function buildExample(
   const { home } = dev;
   const { terminal } = context;
   const client = createClient({ url: dev.url, token: dev.token });
+  if (stepMs > 0)
+    await terminal.out(`process ${process.pid}: to try a crash, kill -9 ${process.pid} and start again\n`);
   const repositories = home.path("example");
   await mkdir(repositories, { recursive: true });
   await prepareRepositories(repositories);

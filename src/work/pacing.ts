@@ -19,7 +19,9 @@ const claimedForMs = 250;
 export function pacing(concurrency: number): Pacing {
   let size = Math.max(2, 2 * concurrency);
   let turnMs = 2;
+  /** A guess, until something has run. */
   let serviceMs = 50;
+  let guessed = true;
   const perMs = () => concurrency / Math.max(serviceMs, 0.002);
   return {
     lowWater: () => Math.ceil(size / 2),
@@ -33,7 +35,8 @@ export function pacing(concurrency: number): Pacing {
       turnMs += weight * (ms - turnMs);
     },
     served(ms) {
-      serviceMs += weight * (ms - serviceMs);
+      serviceMs += (guessed ? 1 : weight) * (ms - serviceMs);
+      guessed = false;
     },
     ahead: () => Math.min(aheadMax, Math.floor(perMs() * turnMs * 1.5)),
   };

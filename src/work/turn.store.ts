@@ -241,7 +241,7 @@ function told(
       permit({ tenant: brandId<TenantId>(tenant), id, lane, epoch: BigInt(epoch) }, rest, sentAtMs),
     );
   }
-  // When the limit was reached, the lines behind the last one are the first of the next turn.
+  // When the limit was reached, the lines behind the last one are the first of their priority in the next turn.
   const reached =
     answer.t.length === take?.limit ? Math.max(...answer.t.map(([place]) => place)) : lines.length;
   const cursors = lines.slice(reached);
@@ -249,6 +249,7 @@ function told(
     const line = lines[place - 1];
     if (line !== undefined) cursors.push([line[0], line[1], line[2], due, id]);
   }
+  cursors.sort(([, a], [, b]) => a - b);
   const passed = answer.n.flatMap(([place, what]) => {
     const item = next[place - 1];
     return item === undefined ? [] : [{ item, what }];

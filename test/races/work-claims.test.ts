@@ -87,21 +87,34 @@ test("W7: a worker is fair: a tenant's backlog delays no other tenant's item", a
   assert.ok(claimed.some((item) => item.id === id));
 });
 
-test("W7: a turn begins with the lines that the one before did not reach", async (t) => {
+test("W7: a turn begins with the lines that the one before did not reach, the most urgent first", async (t) => {
   const { work } = await workStand(t);
   const number = await registerVersion(work.db, noop);
   const tenants = ["acme", "other"];
   for (const tenant of tenants) await submitAll(work, noop, [{ input: 0 }, { input: 0 }], { tenant });
+  await submitAll(
+    work,
+    noop,
+    [0, 0].map((input) => ({ input, priority: 0 })),
+    { tenant: "other" },
+  );
   const holder = brandId<IncarnationId>(uuidv7());
   const id = "00000000-0000-0000-0000-000000000000";
-  let lines = tenants.map((tenant): Cursor => [`${number}.default`, 2, tenant, "-infinity", id]);
+  const line = (priority: number, tenant: string): Cursor => [
+    `${number}.default`,
+    priority,
+    tenant,
+    "-infinity",
+    id,
+  ];
+  let lines = [line(0, "other"), ...tenants.map((tenant) => line(2, tenant))];
   const served: string[] = [];
-  for (let n = 0; n < 4; n += 1) {
+  for (let n = 0; n < 7; n += 1) {
     const turn = await turnWork(work.db, holder, [], [], { lines, limit: 1, leaseUs: seconds(30) });
     served.push(...turn.permitted.map(({ tenant }) => tenant));
     lines = [...turn.cursors];
   }
-  assert.deepEqual(served, ["acme", "other", "acme", "other"]);
+  assert.deepEqual(served, ["other", "other", "acme", "other", "acme", "other"]);
 });
 
 test("W2: a worker claims only what it has: other versions wait, and cost it nothing", async (t) => {
