@@ -113,9 +113,9 @@ begin
     returning l.tenant_id, l.resource_id, l.queue, l.epoch, case when l.work_state = 'reconciling' then 'reconcile' else 'claimed' end as what, l.ctid as row
   ), cursors as (
     -- The last that was seen of each line that gave its whole share.
-    select t.queue, t.priority, t.tenant_id, t.due_at, t.resource_id
+    select t.queue, t.priority, t.tenant_id, t.due_at, t.resource_id, t.n
     from (
-      select distinct on (k.queue, k.priority, k.tenant_id) k.queue, k.priority, k.tenant_id, k.due_at, k.resource_id, k.share,
+      select distinct on (k.queue, k.priority, k.tenant_id) k.queue, k.priority, k.tenant_id, k.due_at, k.resource_id, k.share, k.n,
         count(*) over (partition by k.queue, k.priority, k.tenant_id) as size
       from taken k order by k.queue, k.priority, k.tenant_id, k.n desc
     ) t where t.size = t.share
@@ -127,7 +127,7 @@ begin
         union all
         select t.tenant_id, t.resource_id, t.queue, t.epoch, 'recover', t.row from taken t where t.work_state in ('permitted', 'cancel_pending')
       ) i), '') || '],"c":'
-    || coalesce((select json_agg(json_build_array(c.queue, c.priority, c.tenant_id, c.due_at::text, c.resource_id)) from cursors c), '[]')::text || '}'
+    || coalesce((select json_agg(json_build_array(c.queue, c.priority, c.tenant_id, c.due_at::text, c.resource_id) order by c.n) from cursors c), '[]')::text || '}'
   into answer;
   return answer;
 end

@@ -87,6 +87,24 @@ test("W7: a worker is fair: a tenant's backlog delays no other tenant's item", a
   assert.ok(claimed.some((item) => item.id === id));
 });
 
+test("W7: a claim gives the lines of which there is more, whoever waits longest first", async (t) => {
+  const { work } = await workStand(t);
+  const number = await registerVersion(work.db, noop);
+  const many = Array.from({ length: 3 }, () => ({ input: 0 }));
+  await submitAll(work, noop, many, { tenant: "other" });
+  await submitAll(work, noop, many);
+  const { cursors } = await claimWork(work.db, {
+    holder: brandId<IncarnationId>(uuidv7()),
+    lanes: [`${number}.default`],
+    limit: 4,
+    leaseUs: seconds(30),
+  });
+  assert.deepEqual(
+    cursors.map(([, , tenant]) => tenant),
+    ["other", "acme"],
+  );
+});
+
 test("W7: a turn begins with the lines that the one before did not reach, the most urgent first", async (t) => {
   const { work } = await workStand(t);
   const number = await registerVersion(work.db, noop);
