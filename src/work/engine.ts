@@ -8,6 +8,7 @@ import type { WorkDefinition } from "./define.ts";
 import type { Engine, EngineOptions } from "./engine-options.ts";
 import { handle } from "./handler.ts";
 import { lookMax, openLines, takeNoneMs } from "./lines.ts";
+import { halves, type LostTurn, readLost } from "./lost-turn.ts";
 import { pacing } from "./pacing.ts";
 import { reconcileOne } from "./reconcile.ts";
 import {
@@ -19,8 +20,6 @@ import {
   type Outcome,
   observeWork,
   type Permitted,
-  readPermit,
-  readTaken,
   recoverWork,
   type Take,
   type Turn,
@@ -72,8 +71,12 @@ export function startEngine(options: EngineOptions): Engine {
   let reconciling = 0;
   /** Until the next try, while the database does not answer: longer each time. */
   let [turnPauseMs, claimPauseMs] = [retryFirstMs, retryFirstMs];
-  /** The epochs of all open permits that this engine knows of: no two have the same. */
+  /** The epochs of all open permits that this engine knows of or has asked for: no two have the same. */
   const permits = new Set<bigint>();
+  /** Turns that take and have no answer yet. What they took is in `permits` when they have. */
+  const taking = new Set<Promise<unknown>>();
+  /** Turns that took and whose answers were lost. Until that is read back, none takes: it would be taken for theirs. */
+  let lostTakes = 0;
   let claiming = false;
   /** How many items each turn under way has. */
   const turns: number[] = [];
@@ -171,7 +174,8 @@ export function startEngine(options: EngineOptions): Engine {
 
   /** How many items it may take from the lines beside those. */
   function takeable(asking: number): number {
-    if (lines.from.length === 0 || stopping.signal.aborted || claimed.length > asking) return 0;
+    if (lines.from.length === 0 || stopping.signal.aborted || claimed.length > asking || lostTakes > 0)
+      return 0;
     const whole = concurrency + (lines.ahead ? pace.ahead() : 0);
     const room = whole - (running + ready.length + asked + asking);
     const share = Math.max(besideMin, Math.ceil(whole / turnsMax));
@@ -234,10 +238,17 @@ export function startEngine(options: EngineOptions): Engine {
     const size = settle.length + next.length + limit;
     turns.push(size);
     asked += next.length + limit;
+    for (const { epoch } of next) permits.add(epoch);
     const startedMs = monotonicMs();
     try {
-      const result = await turnWork(db, holder, settle, next, take).finally(() => {
+      const answered = turnWork(db, holder, settle, next, take).then((result) => {
+        for (const { epoch } of result.permitted) permits.add(epoch);
+        return result;
+      });
+      if (take !== null) taking.add(answered);
+      const result = await answered.finally(() => {
         asked -= next.length + limit;
+        taking.delete(answered);
       });
       if (take !== null) lines.goOn(result.cursors, number);
       woken ||= take !== null;
@@ -292,14 +303,16 @@ export function startEngine(options: EngineOptions): Engine {
     const kept = keeper.holdAll(result.permitted.map((item) => leaseOf(item, holder)));
     for (const [place, item] of result.permitted.entries()) {
       const one = kept[place];
-      permits.add(item.epoch);
       if (one !== undefined) ready.push({ item, kept: one });
     }
     start();
     for (const { done: one, what } of result.settled) {
       if (one.outcome.type !== "returned") options.onSettled?.(nameOf(one.item), what);
     }
-    for (const { item, what } of result.passed) options.onRefused?.(nameOf(item), "permit", what);
+    for (const { item, what } of result.passed) {
+      permits.delete(item.epoch);
+      options.onRefused?.(nameOf(item), "permit", what);
+    }
     for (const one of result.unmatched) await quarantine(one);
   }
 
@@ -336,21 +349,11 @@ export function startEngine(options: EngineOptions): Engine {
     if (isHoldfastError(error, "unavailable")) {
       options.onError(error, "a turn was not answered");
       done.unshift(...settle);
-      for (;;) {
-        await delay(turnPauseMs);
-        // Nobody waits any more, and the connections may be closed: it is left to its lease.
-        if (ended) return;
-        turnPauseMs = Math.min(turnPauseMs * 2, retryMaxMs);
-        try {
-          await reread(next, take);
-          return;
-        } catch (again) {
-          if (isHoldfastError(again, "unavailable")) continue;
-          // What it may have been given is left to its lease.
-          options.onError(again, "permits could not be read back");
-          return;
-        }
-      }
+      const took = take === null ? 0 : 1;
+      lostTakes += took;
+      return reread({ next: [...next], take }).finally(() => {
+        lostTakes -= took;
+      });
     }
     if (take !== null) {
       options.onError(error, "a turn was refused");
@@ -360,6 +363,7 @@ export function startEngine(options: EngineOptions): Engine {
       options.onError(error, "one item of work was refused");
       if (isHoldfastError(error, "deployment_fenced"))
         options.onRefused?.("", settle.length > 0 ? "completion" : "permit", error.code);
+      for (const { epoch } of next) permits.delete(epoch);
       const [one] = settle;
       // The effect has happened: that its result can't be stored does not make it a failure.
       if (one?.outcome.type === "succeeded" && one.outcome.result !== "") {
@@ -371,17 +375,7 @@ export function startEngine(options: EngineOptions): Engine {
       }
       return;
     }
-    const parts =
-      settle.length > 0 && next.length > 0
-        ? [[settle, []] as const, [[], next] as const]
-        : [
-            [
-              settle.slice(0, Math.ceil(settle.length / 2)),
-              next.slice(0, Math.ceil(next.length / 2)),
-            ] as const,
-            [settle.slice(Math.ceil(settle.length / 2)), next.slice(Math.ceil(next.length / 2))] as const,
-          ];
-    for (const [left, right] of parts) await resend(left, right);
+    for (const [left, right] of halves(settle, next)) await resend(left, right);
   }
 
   async function resend(settle: readonly Finished[], next: readonly Claimed[]): Promise<void> {
@@ -392,22 +386,27 @@ export function startEngine(options: EngineOptions): Engine {
     }
   }
 
-  async function reread(next: readonly Claimed[], take: Take | null): Promise<void> {
-    if (take !== null) {
-      for (const item of await readTaken(db, holder, take, [...permits]))
-        done.push({ item, outcome: { type: "returned" }, kept: null });
-    }
-    for (const item of next) {
-      const row = await readPermit(db, item);
-      // A permit that nobody has used yet: it is ours, and asking for another one would be refused.
-      if (row?.epoch === item.epoch && row.holder === holder && row.work_state === "permitted") {
-        done.push({
-          item: { ...item, attempt: row.attempt ?? 1, circuitKey: null },
-          outcome: { type: "returned" },
-          kept: null,
-        });
-      } else if (row?.epoch === item.epoch && row.holder === holder && row.work_state === "leased") {
-        claimed.unshift(item);
+  /** Until the database answers. */
+  async function reread(lost: LostTurn): Promise<void> {
+    const beside = {
+      permits,
+      taking,
+      unused: (item: Done["item"]) => void done.push({ item, outcome: { type: "returned" }, kept: null }),
+      stillClaimed: (item: Claimed) => void claimed.unshift(item),
+    };
+    for (;;) {
+      await delay(turnPauseMs);
+      // Nobody waits any more, and the connections may be closed: it is left to its lease.
+      if (ended) return;
+      turnPauseMs = Math.min(turnPauseMs * 2, retryMaxMs);
+      try {
+        await readLost(db, holder, lost, beside);
+        return;
+      } catch (error) {
+        if (isHoldfastError(error, "unavailable")) continue;
+        // What it may have been given is left to its lease.
+        options.onError(error, "permits could not be read back");
+        return;
       }
     }
   }

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { setTimeout as delay } from "node:timers/promises";
 import type { Pool } from "pg";
 import { brandId, type IncarnationId, uuidv7 } from "../../src/core/ids.ts";
 import { connect, defaultPoolLimits, openPools, type Role } from "../../src/core/postgres/pool.ts";
@@ -232,6 +233,65 @@ test("W5: only a claim's commit is not waited for: a permit's is, and so is a re
   await ask("update holdfast.leases_work set wake_at = clock_timestamp()");
   const recovery = await during("worker", (db) => recoverWork(db, claimed));
   assert.deepEqual([recovery.answer, recovery.waits], [["retry"], ["on", "on"]]);
+});
+
+test("W5: what a turn took whose answer comes late is not given back for another one whose answer was lost", async (t) => {
+  const { ask, worker, work, open } = await workStand(t);
+  await work.register(noop);
+  const all = Array.from({ length: 3_000 }, () => ({ input: 0 }));
+  await submitAll(work, noop, all);
+  const shaky = await open("shaky");
+  const pool = shaky.db.pools.of("worker");
+  interface Asked {
+    readonly name?: string;
+    readonly values?: readonly unknown[];
+  }
+  const query = pool.query.bind(pool) as (asked: Asked) => Promise<unknown>;
+  /** The limit of what it takes is the last value but one. */
+  const takesMany = ({ name, values = [] }: Asked) => name === "turn.turnWork" && Number(values.at(-2)) > 100;
+  const committed = Promise.withResolvers<undefined>();
+  const readBack = Promise.withResolvers<undefined>();
+  let [underWay, lost, late] = [0, 0, 0];
+  Object.assign(pool, {
+    async query(asked: Asked) {
+      if (asked.name === "turn.takenWork") {
+        await committed.promise;
+        // What is found is known before the late answer is.
+        return query(asked).finally(() => setTimeout(() => readBack.resolve(undefined), 50));
+      }
+      if (!takesMany(asked)) return query(asked);
+      underWay += 1;
+      const second = underWay === 2 && late === 0;
+      if (second) late += 1;
+      const answer = await query(asked);
+      underWay -= 1;
+      if (second) {
+        committed.resolve(undefined);
+        // With nobody who reads back before it, that takes so long.
+        await Promise.race([readBack.promise, delay(500)]);
+      } else if (late === 1 && lost === 0) {
+        lost += 1;
+        throw Object.assign(new Error("the answer was lost"), { code: "ECONNRESET" });
+      }
+      return answer;
+    },
+  });
+  const ran: string[] = [];
+  const counted = defineWork({
+    name: "noop",
+    version: "1",
+    safety: "idempotent",
+    policy: legacy(),
+    run: (_, { id }) => void ran.push(id),
+  });
+  await worker({ works: [counted], concurrency: 10 }, shaky);
+  await until(
+    "all of it is settled",
+    async () => (await ask("select from holdfast.leases_work")).length === 0,
+    60_000,
+  );
+  assert.deepEqual([lost, late], [1, 1]);
+  assert.deepEqual([new Set(ran).size, ran.length], [all.length, all.length]);
 });
 
 test("W5: a connection that is lost during a turn loses nothing: what was settled is settled once", async (t) => {
