@@ -1,7 +1,5 @@
 import { randomUUID } from "node:crypto";
 import type { Client } from "../client/client.ts";
-import { readJson } from "../http/json.ts";
-import { defaultLimits } from "../http/limits.ts";
 import type { ActivationView, Stimulus } from "../wire/activation.ts";
 import { type ExitCode, exitCodes } from "../wire/exit-codes.ts";
 import { type CommandContext, clientOf, type ServerFlags } from "./context.ts";
@@ -10,6 +8,7 @@ import { Interrupted, onInterrupt } from "./interrupt.ts";
 import { sessionIdOf } from "./job-id.ts";
 import { readText } from "./job-source.ts";
 import { programName } from "./program-name.ts";
+import { strictJson } from "./strict-json.ts";
 import { eventText, outcomeWords, saidText, turnChange } from "./turn-text.ts";
 import { visible } from "./visible.ts";
 import { watchChanges } from "./watch-changes.ts";
@@ -78,14 +77,8 @@ async function stimulusOf(words: readonly string[], flags: SendFlags): Promise<S
   return { text };
 }
 
-/** Read as strictly as the server reads it: two members of one name are a mistake here too. */
 function objectOf(text: string): Stimulus {
-  let value: unknown;
-  try {
-    value = readJson(new TextEncoder().encode(text), { depth: defaultLimits.jsonDepth });
-  } catch (error) {
-    throw new UsageError(`--json: ${error instanceof Error ? error.message : String(error)}`);
-  }
+  const value = strictJson(text, "--json");
   if (typeof value === "object" && value !== null && !Array.isArray(value)) return value as Stimulus; // just looked
   throw new UsageError("--json takes a JSON object");
 }

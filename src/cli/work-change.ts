@@ -8,6 +8,7 @@ import { Exit, failureOf, failureText, UsageError } from "./failures.ts";
 import { workIdOf } from "./job-id.ts";
 import { readText } from "./job-source.ts";
 import { spelled } from "./program-name.ts";
+import { strictJson } from "./strict-json.ts";
 import { instantText } from "./time-text.ts";
 import { visible } from "./visible.ts";
 
@@ -61,12 +62,7 @@ function deadlineOf(text: string): string {
 
 async function jsonOf(file: string): Promise<unknown> {
   const name = file === "-" ? "standard input" : file;
-  const text = await readText(file);
-  try {
-    return JSON.parse(text) as unknown;
-  } catch (error) {
-    throw new UsageError(`${name} is not JSON: ${error instanceof Error ? error.message : String(error)}`);
-  }
+  return strictJson(await readText(file), `${name} is not JSON that can be taken`);
 }
 
 export async function payload(context: CommandContext, typed: string, flags: ServerFlags): Promise<void> {

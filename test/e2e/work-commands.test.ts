@@ -37,6 +37,19 @@ test("W9 W12: work is submitted from the command line once by its key, listed, a
   assert.deepEqual([other.code, /idempotency_conflict/.test(other.stderr)], [exitCodes.conflict, true]);
   const broken = await holdfast([...words, "-o", "json"], "{cents");
   assert.deepEqual([broken.code, /standard input is not JSON/.test(broken.stderr)], [exitCodes.usage, true]);
+  // What the server would refuse has to be refused before it is made into something else.
+  for (const [input, why] of [
+    ['{"n":2,"n":3}', /this name stands twice/],
+    ['{"n":1e400}', /number/],
+    ["[".repeat(6_000), /levels/],
+  ] as const) {
+    const { code, stderr } = await holdfast(
+      ["work", "submit", "charge", "--version", "1", "--input", "-"],
+      input,
+    );
+    assert.equal(code, exitCodes.usage, stderr);
+    assert.match(stderr, why);
+  }
 
   const lost = await api.permit();
   await api.lose();
