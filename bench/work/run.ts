@@ -38,8 +38,19 @@ const { values } = parseArgs({
     rows: { type: "string", default: "1000000" },
     tries: { type: "string", default: "200" },
     snapshotMs: { type: "string", default: "60000" },
+    help: { type: "boolean", default: false },
   },
 });
+if (values.help) {
+  say(`npm run bench:work -- [OPTIONS]
+
+  --items 20000      items of a drain, and --rounds 2 of each
+  --only ${engineNames.join()}
+  --full             five rounds, and what follows
+  --cases, --claims  also what makes queues slow; queries beside a million rows. --only-cases, --only-claims: nothing else
+  --rows 1000000 --tries 200 --snapshotMs 60000 --submitMs 2000 --samples 100`);
+  process.exit(0);
+}
 const items = Number(values.items);
 const rounds = Number(values.rounds ?? (values.full ? 5 : 2));
 const rows = Number(values.rows);

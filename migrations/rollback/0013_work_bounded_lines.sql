@@ -2,8 +2,9 @@
 -- under 0012, and tenants of a turn are a list again. Nothing is stopped, since nothing was enabled: Work goes on.
 --
 -- Run it as holdfast_owner, with this release or the one before deployed. No row is removed or changed; history and
--- floors stay. `holdfast schema verify` calls these functions and policies changed until it is undone. Running it again
--- changes nothing. To undo, run the statements of 0013 again but for the function that it creates.
+-- floors stay. Running it again changes nothing. Until it is undone, `holdfast schema verify` and `apply` say that these
+-- functions and policies have changed. To undo, as the owner's login:
+--   (echo 'set role holdfast_owner;'; sed -n '/^alter policy/,$p' migrations/0013_work_bounded_lines.sql) | psql -1 URL
 
 begin;
 set local role holdfast_owner;

@@ -163,7 +163,7 @@ export function schemaCommand(context: SchemaCommandContext): Command {
   });
 
   subcommand(command, "roles", "make the roles of the recipe (needs CREATEROLE)", [
-    ["holdfast schema roles", "once a cluster of PostgreSQL; again changes nothing"],
+    ["holdfast schema roles", "once for each database; again changes nothing"],
     ["holdfast schema roles --print", "the SQL, for somebody who may run it"],
   ])
     .option("--print", "print the recipe instead of running it", false)
