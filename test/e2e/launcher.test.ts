@@ -13,8 +13,8 @@ const root = resolve(import.meta.dirname, "../..");
 
 const printsArguments = `console.log("ran", ...process.argv.slice(2));`;
 const staysUntilAsked = `
-  console.log("pid", process.pid);
   process.on("SIGTERM", () => { console.log("stopping"); process.exit(7); });
+  console.log("pid", process.pid);
   setInterval(() => {}, 1000);`;
 
 const gone = (pid: number) => processIdentity(pid) === null;
