@@ -51,31 +51,20 @@ export async function fill(
   admin: Client,
   { waiting, later, finished, tenant, idleLane }: Fill,
 ): Promise<void> {
+  // Those of `later` by blocks of ten: each tenant has some in both lanes.
+  const laterQueue = `case n / 10 % 2 when 0 then o.queue else '${idleLane}' end`;
   const kinds = [
-    {
-      block: 1,
-      count: finished,
-      due: "now() - interval '2 days' + n * interval '1 ms'",
-      lives: false,
-      queue: "o.queue",
-    },
-    {
-      block: 2,
-      count: waiting,
-      due: "now() - interval '1 hour' + n * interval '1 ms'",
-      lives: true,
-      queue: "o.queue",
-    },
-    // By blocks of ten: each tenant has some in both.
+    { block: 1, count: finished, due: "now() - interval '2 days' + n * interval '1 ms'", lives: false },
+    { block: 2, count: waiting, due: "now() - interval '1 hour' + n * interval '1 ms'", lives: true },
     {
       block: 3,
       count: later,
       due: "now() + interval '1 day' + n * interval '1 ms'",
       lives: true,
-      queue: `case n / 10 % 2 when 0 then o.queue else '${idleLane}' end`,
+      queue: laterQueue,
     },
   ];
-  for (const { block, count, due, lives, queue } of kinds) {
+  for (const { block, count, due, lives, queue = "o.queue" } of kinds) {
     if (count === 0) continue;
     const id = idOf(block);
     const accepted_at = `least(${due}, now())`;

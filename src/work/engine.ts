@@ -172,7 +172,7 @@ export function startEngine(options: EngineOptions): Engine {
     return permittable(claimed, standing, monotonicMs());
   }
 
-  /** How many items it may take from the lines beside those. */
+  /** How many items it may take from the lines beside those: half of the room, so that the next turn has as much. */
   function takeable(asking: number): number {
     if (lines.from.length === 0 || stopping.signal.aborted || claimed.length > asking || lostTakes > 0)
       return 0;

@@ -24,6 +24,16 @@ const noop = defineWork<unknown, null>({
   run: () => null,
 });
 
+/** The same, which says what it ran. */
+const counting = (ran: string[]) =>
+  defineWork<unknown, void>({
+    name: "noop",
+    version: "1",
+    safety: "idempotent",
+    policy: legacy(),
+    run: (_, { id }) => void ran.push(id),
+  });
+
 test("W5: 32 claimers on 8 connections: each item has one owner and one permit", async (t) => {
   const { work, database, ask } = await workStand(t);
   const number = await registerVersion(work.db, noop);
@@ -88,21 +98,21 @@ test("W7: a worker is fair: a tenant's backlog delays no other tenant's item", a
   assert.ok(claimed.some((item) => item.id === id));
 });
 
-test("W7: a claim gives the lines of which there is more, whoever waits longest first", async (t) => {
-  const { work } = await workStand(t);
+test("W7: a claim gives every line of which there is more, whoever waits longest first", async (t) => {
+  const { work, ask } = await workStand(t);
   const number = await registerVersion(work.db, noop);
-  const many = Array.from({ length: 3 }, () => ({ input: 0 }));
-  await submitAll(work, noop, many, { tenant: "other" });
-  await submitAll(work, noop, many);
+  const tenants = Array.from({ length: 40 }, (_, n) => `t${99 - n}`);
+  await ask("insert into holdfast.tenants (tenant_id) select unnest($1::text[])", [tenants]);
+  for (const tenant of tenants) await submitAll(work, noop, [{ input: 0 }, { input: 0 }], { tenant });
   const { cursors } = await claimWork(work.db, {
     holder: brandId<IncarnationId>(uuidv7()),
     lanes: [`${number}.default`],
-    limit: 4,
+    limit: tenants.length,
     leaseUs: seconds(30),
   });
   assert.deepEqual(
     cursors.map(([, , tenant]) => tenant),
-    ["other", "acme"],
+    tenants,
   );
 });
 
@@ -277,14 +287,7 @@ test("W5: what a turn took whose answer comes late is not given back for another
     },
   });
   const ran: string[] = [];
-  const counted = defineWork({
-    name: "noop",
-    version: "1",
-    safety: "idempotent",
-    policy: legacy(),
-    run: (_, { id }) => void ran.push(id),
-  });
-  await worker({ works: [counted], concurrency: 10 }, shaky);
+  await worker({ works: [counting(ran)], concurrency: 10 }, shaky);
   await until(
     "all of it is settled",
     async () => (await ask("select from holdfast.leases_work")).length === 0,
@@ -309,14 +312,7 @@ test("W5: a connection that is lost during a turn loses nothing: what was settle
     Array.from({ length: 2_000 }, () => ({ input: 0 })),
   );
   const ran: string[] = [];
-  const counted = defineWork({
-    name: "noop",
-    version: "1",
-    safety: "idempotent",
-    policy: legacy(),
-    run: (_, { id }) => void ran.push(id),
-  });
-  const running = await worker({ works: [counted], concurrency: 10, lease: seconds(20) }, shaky);
+  const running = await worker({ works: [counting(ran)], concurrency: 10, lease: seconds(20) }, shaky);
   await until("some of it has run", () => ran.length > 100);
   const [backend] = await ask<{ n: number }>(
     "select count(pg_terminate_backend(pid))::int as n from pg_stat_activity where application_name = 'holdfast/shaky/worker'",
