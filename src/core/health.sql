@@ -33,12 +33,3 @@ from pg_stat_user_tables s
 where s.schemaname = 'holdfast'
 order by s.n_dead_tup desc, s.relname
 limit :limit;
-
--- What is due for longer than it should be: nobody takes it. Waiting jobs wait for a slot.
--- name: listNeglectedLeases :many
-select l.kind || '/' || l.queue as "line!", count(*) as "count!", min(l.wake_at) as "since!"
-from holdfast.leases l
-where l.kind <> 'admission' and l.wake_at < :before
-group by l.kind, l.queue
-order by min(l.wake_at)
-limit :limit;

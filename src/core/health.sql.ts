@@ -80,28 +80,3 @@ where s.schemaname = 'holdfast'
 order by s.n_dead_tup desc, s.relname
 limit $1`,
 );
-
-export interface ListNeglectedLeasesParams {
-  readonly before: Instant;
-  readonly limit: bigint;
-}
-
-export interface ListNeglectedLeasesRow {
-  readonly line: string;
-  readonly count: bigint;
-  readonly since: Instant;
-}
-
-/** What is due for longer than it should be: nobody takes it. Waiting jobs wait for a slot. */
-export const listNeglectedLeases = statement<ListNeglectedLeasesParams, ListNeglectedLeasesRow, "many">(
-  "health.listNeglectedLeases",
-  "many",
-  ["before","limit"],
-  ["instant","plain"],
-  `select l.kind || '/' || l.queue as "line", count(*) as "count", min(l.wake_at) as "since"
-from holdfast.leases l
-where l.kind <> 'admission' and l.wake_at < $1
-group by l.kind, l.queue
-order by min(l.wake_at)
-limit $2`,
-);

@@ -1,7 +1,7 @@
-import { actAsLogin, listNeglectedLeases, listSnapshots, listTableHealth } from "./health.sql.ts";
-import { type NeglectedLine, neglectedUs, type Snapshot, type TableHealth } from "./health.ts";
+import { actAsLogin, listSnapshots, listTableHealth } from "./health.sql.ts";
+import type { Snapshot, TableHealth } from "./health.ts";
 import { type Database, view } from "./postgres/transition.ts";
-import { type Instant, instant } from "./time.ts";
+import type { Instant } from "./time.ts";
 
 const listed = 20n;
 
@@ -23,10 +23,4 @@ export function readServerHealth(
       tables: tables.map(({ vacuumed_at, ...table }) => ({ ...table, vacuumedAt: vacuumed_at })),
     };
   });
-}
-
-export function readNeglected(db: Database): Promise<NeglectedLine[]> {
-  return view(db, { role: "dispatcher", tenant: null, name: "readNeglected" }, (tx) =>
-    tx.run(listNeglectedLeases, { before: instant(tx.now - neglectedUs), limit: listed }),
-  );
 }

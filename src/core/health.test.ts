@@ -1,9 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { attentionOf } from "./health.ts";
-import { instant } from "./time.ts";
 
-const well = { snapshots: [], tables: [], neglected: [], processes: 1 };
+const well = { snapshots: [], tables: [] };
 const checks = (health: Parameters<typeof attentionOf>[0]) => attentionOf(health).map(({ check }) => check);
 
 test("a snapshot is old after five minutes, or a million transactions", () => {
@@ -19,12 +18,4 @@ test("dead rows matter when there are many, and more than twice the live ones", 
   assert.deepEqual(checks({ ...well, tables: [table] }), []);
   assert.deepEqual(checks({ ...well, tables: [{ ...table, dead: 50_001n }] }), ["deadRows"]);
   assert.deepEqual(checks({ ...well, tables: [{ ...table, dead: 50_001n, live: 25_001n }] }), []);
-});
-
-test("what nobody takes is named; with no process alive that is what to do", () => {
-  const neglected = [{ line: "execution/process", count: 3n, since: instant(0n) }];
-  const [some] = attentionOf({ ...well, neglected });
-  assert.match(some?.next ?? "", /Start a controller/);
-  const [none] = attentionOf({ ...well, neglected, processes: 0 });
-  assert.match(none?.next ?? "", /No process is alive/);
 });

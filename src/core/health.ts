@@ -15,18 +15,10 @@ export interface TableHealth {
   readonly vacuumedAt: Instant | null;
 }
 
-export interface NeglectedLine {
-  readonly line: string;
-  readonly count: bigint;
-  readonly since: Instant;
-}
-
 /** A transaction of ours ends within half a minute: an older one is a backup, or forgotten. */
 const transactionUsMax = 300_000_000n;
 const snapshotAgeMax = 1_000_000;
 const deadRowsMin = 50_000n;
-/** Due for longer than this, and nobody took it. */
-export const neglectedUs = 300_000_000n;
 
 type Attention = Omit<Finding, "promises" | "tenant">;
 
@@ -34,8 +26,6 @@ type Attention = Omit<Finding, "promises" | "tenant">;
 export function attentionOf(health: {
   readonly snapshots: readonly Snapshot[];
   readonly tables: readonly TableHealth[];
-  readonly neglected: readonly NeglectedLine[];
-  readonly processes: number;
 }): Finding[] {
   const found: Attention[] = [
     ...health.snapshots.filter(isOld).map(({ holder, ageUs, snapshotAge }) => ({
@@ -49,15 +39,6 @@ export function attentionOf(health: {
       resource: name,
       problem: `${dead} of its rows are dead and ${live} are live`,
       next: "See that autovacuum runs and that nothing holds an old snapshot.",
-    })),
-    ...health.neglected.map(({ line, count }) => ({
-      check: "neglectedLeases",
-      resource: line,
-      problem: `${count} are due for more than five minutes, and nobody takes them`,
-      next:
-        health.processes === 0
-          ? "No process is alive: start one."
-          : "Start a controller that has this runtime or destination, and look into its log.",
     })),
   ];
   return found.map((finding) => ({ ...finding, promises: [], tenant: null }));

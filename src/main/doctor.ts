@@ -1,5 +1,5 @@
 import { HoldfastError } from "../core/errors.ts";
-import { readNeglected, readServerHealth } from "../core/health.store.ts";
+import { readServerHealth } from "../core/health.store.ts";
 import { attentionOf } from "../core/health.ts";
 import type { TenantId } from "../core/ids.ts";
 import { liveIncarnations } from "../core/incarnation.store.ts";
@@ -16,6 +16,8 @@ import { sandboxInvariants } from "../sandboxes/invariants.ts";
 import { sessionInvariants } from "../sessions/invariants.ts";
 import type { DoctorReport } from "../wire/doctor.ts";
 import { workInvariants } from "../work/invariants.ts";
+import { readNeglect } from "./neglect.store.ts";
+import { neglectOf } from "./neglect.ts";
 
 /** Everything that is always true of a store. */
 export const allInvariants: readonly Invariant[] = [
@@ -45,9 +47,8 @@ export async function examine(
   const broken = await findViolations(own, allInvariants, { tenant, limit: findingsOfACheckMax });
   const { now, snapshots, tables } = await readServerHealth(own);
   const processes = await liveIncarnations(own, aliveWithin);
-  const neglected = tenant === null ? await readNeglected(own) : [];
-  const attention =
-    tenant === null ? attentionOf({ snapshots, tables, neglected, processes: processes.length }) : [];
+  const neglected = tenant === null ? neglectOf(await readNeglect(own)) : [];
+  const attention = tenant === null ? [...attentionOf({ snapshots, tables }), ...neglected] : [];
   return {
     healthy: broken.length + attention.length === 0,
     at: formatInstant(now),

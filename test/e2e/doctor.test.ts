@@ -93,6 +93,58 @@ test("doctor: what is wrong is named, with where and what to do, and the exit co
   }
 });
 
+test("doctor: what nobody takes is told with the process that would take it, by kind", async () => {
+  const { ask } = bench.kernel;
+  const next = async () => {
+    const { findings } = reportOf((await onDatabase("-o", "json")).stdout);
+    const neglected = findings.filter(({ check }) => check === "neglectedLeases");
+    return new Map(neglected.map(({ resource, next }) => [resource, next]));
+  };
+  const [registered] = await ask<{ version_number: number }>(
+    `insert into holdfast.work_versions (name, version, digest, queue, safety, attempts_max, retry_initial_microseconds,
+       retry_longest_microseconds, elapsed_max_microseconds, lease_max_microseconds)
+     values ('charge', '3', sha256('charge'), 'billing', 'idempotent', 5, 0, 0, 1, 1000000) returning version_number`,
+  );
+  const number = registered?.version_number ?? 0;
+  await ask(
+    `insert into holdfast.leases (tenant_id, kind, resource_id, queue, due_at, wake_at)
+     select $1, line.kind, gen_random_uuid(), line.queue, at, at
+     from (values ('work', $2 || '.billing'), ('execution', 'pods'), ('publication', 'default')) line (kind, queue),
+       lateral (select clock_timestamp() - interval '10 minutes' as at) clock`,
+    [tenantA, String(number)],
+  );
+  try {
+    const before = await next();
+    assert.deepEqual([...before.keys()].toSorted(), [
+      "execution/pods",
+      "publication/default",
+      "work/charge/3/billing",
+    ]);
+    assert.match(
+      before.get("work/charge/3/billing") ?? "",
+      /^Start a worker that runs charge 3 .+ queue billing/,
+    );
+    assert.match(before.get("execution/pods") ?? "", /controller --runtime pods/);
+    await ask(
+      `with alive as (
+         insert into holdfast.incarnations (incarnation_id, process, release, schema_minimum, schema_maximum, deployment_epoch, runtimes)
+         select gen_random_uuid(), 'program', 'test', 1, 1000, 1, '{pods}' returning incarnation_id)
+       insert into holdfast.work_runners (incarnation_id, version_number) select incarnation_id, $1 from alive`,
+      [number],
+    );
+    const after = await next();
+    assert.match(after.get("work/charge/3/billing") ?? "", /^1 process runs the version: look into its log/);
+    assert.match(
+      after.get("execution/pods") ?? "",
+      /^A controller with the runtime pods is alive/,
+    );
+    assert.match(after.get("publication/default") ?? "", /^A controller is alive/);
+  } finally {
+    await ask("delete from holdfast.leases where wake_at < clock_timestamp() - interval '9 minutes'");
+    await ask("update holdfast.incarnations set ended_at = clock_timestamp() where process = 'program'");
+  }
+});
+
 test("G1: over HTTP it is for operators: what is everything of a tenant is not the installation", async () => {
   const everything = await onServer(bench.a.token);
   assert.equal(everything.code, exitCodes.denied);
