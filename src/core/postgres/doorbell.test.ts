@@ -101,6 +101,20 @@ test("a connection that hangs half open is given up for a new one", async (t) =>
   await until("the ring comes over a new connection", () => b.heard() > heard);
 });
 
+test("to close is no breakage: nothing is told of a ring under way, nor of a connection that is lost meanwhile", async (t) => {
+  const kernel = await openKernel(t);
+  const proxy = await openProxy(kernel, kernel.settings);
+  const ringing = await openListening(kernel, "ringing", proxy.settings);
+  const losing = await openListening(kernel, "losing", proxy.settings);
+  proxy.delay(1_000);
+  ringing.doorbell.ring();
+  await ringing.doorbell.close();
+  const closed = losing.doorbell.close();
+  proxy.drop();
+  await closed;
+  assert.deepEqual([ringing.errors, losing.errors], [[], []]);
+});
+
 test("at most one NOTIFY in five milliseconds, and the last ring is always told", async (t) => {
   const kernel = await openKernel(t);
   const { doorbell } = await openListening(kernel, "a");

@@ -34,7 +34,10 @@ export function openLine(options: {
       ended = resolve;
     });
     const client = await connect(options.settings, options.role, options.name, defaultPoolLimits, (fresh) => {
-      fresh.on("error", options.onError);
+      fresh.on("error", (error) => {
+        // Whoever closes a connection breaks it: that is no loss.
+        if (!closing.signal.aborted) options.onError(error);
+      });
       fresh.once("end", () => ended());
     });
     try {
