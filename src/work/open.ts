@@ -4,7 +4,7 @@ import { brandId, isTenantId, type TenantId } from "../core/ids.ts";
 import { openDoorbell } from "../core/postgres/doorbell.ts";
 import { defaultPoolLimits, openPools } from "../core/postgres/pool.ts";
 import type { ConnectionSettings, PoolLimits } from "../core/postgres/settings.ts";
-import { translate } from "../core/postgres/sqlstate.ts";
+import { translate, translateFirst } from "../core/postgres/sqlstate.ts";
 import type { Database } from "../core/postgres/transition.ts";
 import { checkCompatibility } from "../core/schema/compatibility.ts";
 import type { WorkDefinition } from "./define.ts";
@@ -37,7 +37,12 @@ export interface OpenWorkOptions {
   readonly onError?: (error: unknown, what: string) => void;
 }
 
-/** Connect, and check that this release and the store's schema fit each other before a row is touched (M2). */
+/**
+ * Connect, and check that this release and the store's schema fit each other before a row is touched (M2).
+ *
+ * Throws `invalid_configuration` when the server refuses the login or it may not play `holdfast_producer`,
+ * `schema_missing` when there is no role or no schema, `schema_incompatible`, `installation_mismatch` or `unavailable`.
+ */
 export async function openWork(options: OpenWorkOptions): Promise<Work> {
   const settings = typeof options.database === "string" ? postgresUrl(options.database) : options.database;
   const name = options.name ?? "work";
@@ -53,11 +58,11 @@ export async function openWork(options: OpenWorkOptions): Promise<Work> {
     const store = await checkCompatibility(pools.of("producer"), {
       purpose: "write",
       ...(options.installation === undefined ? {} : { installation: options.installation }),
-    }).catch((error: unknown) => {
-      throw translate(error);
-    });
+    }).catch(rethrowFirst);
     const doorbell = openDoorbell({
       settings,
+      // A program that only submits plays no other role.
+      role: "producer",
       name: `holdfast/${name}`,
       onError: (error) => onError(error, "the doorbell's connection broke"),
     });
@@ -71,7 +76,7 @@ export async function openWork(options: OpenWorkOptions): Promise<Work> {
       onError,
       submitShared: shareSubmissions((call) => submitAlone(pools.of("producer"), call)),
       async register(...works) {
-        for (const work of works) await registerVersion(db, work as WorkDefinition);
+        for (const work of works) await registerVersion(db, work as WorkDefinition).catch(rethrowFirst);
       },
       wake: () => doorbell.ring(),
       async close() {
@@ -178,6 +183,11 @@ async function inTransaction<T>(db: Database, body: (connection: Queryable) => P
 
 function rethrow(error: unknown): never {
   throw translate(error);
+}
+
+/** What a role does first tells whether the login may play it. */
+function rethrowFirst(error: unknown): never {
+  throw translateFirst(error);
 }
 
 export function checkedTenant(text: string): TenantId {

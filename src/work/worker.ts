@@ -5,6 +5,7 @@ import { leaseTime, renewEveryMs } from "../core/lease.ts";
 import { startLookout } from "../core/lookout.ts";
 import { monotonicMs } from "../core/monotonic.ts";
 import { startLeaseKeeper } from "../core/postgres/lease-keeper.ts";
+import { translateFirst } from "../core/postgres/sqlstate.ts";
 import { supportedSchema } from "../core/schema/version.ts";
 import { startSequencer } from "../core/sequencer.ts";
 import { type Microseconds, toMilliseconds } from "../core/time.ts";
@@ -54,7 +55,7 @@ const concurrencyMax = 1_000;
 /** Without a database a worker starts all the same, and tries. */
 const keeperStartsMs = 5_000;
 
-/** Register what this process runs (W2), and run it until stopped. */
+/** Register what this process runs (W2), and run it until stopped. The login plays worker and dispatcher, too. */
 export async function createWorker(work: Work, options: WorkerOptions): Promise<Worker> {
   const { db, settings, name, doorbell, onError } = openedWork(work);
   const concurrency = options.concurrency ?? 10;
@@ -64,7 +65,7 @@ export async function createWorker(work: Work, options: WorkerOptions): Promise<
   const lanes = new Map<string, WorkDefinition>();
   const versions: number[] = [];
   for (const one of options.works as readonly WorkDefinition[]) {
-    const number = await registerVersion(db, one);
+    const number = await registerVersion(db, one).catch(rethrowFirst);
     versions.push(number);
     for (const queue of options.queues ?? [one.queue]) lanes.set(`${number}.${queue}`, one);
   }
@@ -73,7 +74,7 @@ export async function createWorker(work: Work, options: WorkerOptions): Promise<
     process: name,
     release: options.release ?? "unknown",
     schema: supportedSchema,
-  });
+  }).catch(rethrowFirst);
   await registerRunner(db, holder, versions);
   const keeper = startLeaseKeeper({
     settings,
@@ -148,4 +149,9 @@ function counting({ onSettled, onMetric }: WorkerOptions): Pick<EngineOptions, "
     onRefused: (work, boundary, reason) =>
       onMetric({ name: "holdfast_work_refusals_total", work, boundary, reason }),
   };
+}
+
+/** What a role does first tells whether the login may play it. */
+function rethrowFirst(error: unknown): never {
+  throw translateFirst(error);
 }

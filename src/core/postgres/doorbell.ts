@@ -1,5 +1,5 @@
 import { openLine } from "./line.ts";
-import type { ConnectionSettings } from "./pool.ts";
+import type { ConnectionSettings, Role } from "./pool.ts";
 
 /**
  * Tells every process that something was committed, so that its loops look at once instead of at their next
@@ -25,6 +25,8 @@ const answerMaxMs = 5_000;
 export function openDoorbell(options: {
   readonly settings: ConnectionSettings;
   readonly name: string;
+  /** Any may listen and notify. A process that plays no dispatcher names one that it plays. */
+  readonly role?: Role;
   readonly onError: (error: Error) => void;
 }): Doorbell {
   const listeners = new Set<() => void>();
@@ -34,11 +36,12 @@ export function openDoorbell(options: {
   /** A ring that has not been sent yet. While the connection is down it stays owed. */
   let owed = false;
   let sending = false;
+  let closing = false;
   let gap: NodeJS.Timeout | undefined;
 
   const line = openLine({
     settings: options.settings,
-    role: "dispatcher",
+    role: options.role ?? "dispatcher",
     name: `${options.name}/doorbell`,
     async prepare(client) {
       const own = await client.query<{ pid: number }>("select pg_backend_pid() as pid");
@@ -71,7 +74,8 @@ export function openDoorbell(options: {
       .query(`notify ${channel}`)
       .catch((error: Error) => {
         owed = true;
-        options.onError(error);
+        // To close is to hang up, also on a ring that is under way: others find by looking what it would have told.
+        if (!closing) options.onError(error);
       })
       .finally(() => {
         clearTimeout(overdue);
@@ -95,6 +99,7 @@ export function openDoorbell(options: {
       return () => void listeners.delete(listener);
     },
     async close() {
+      closing = true;
       listeners.clear();
       await line.close();
       clearTimeout(gap);

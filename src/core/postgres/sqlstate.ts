@@ -4,6 +4,7 @@ import { HoldfastError, isHoldfastError } from "../errors.ts";
 /** What the driver puts on an error that the server sent. Read structurally: nothing outside depends on its class. */
 interface ServerError extends Error {
   readonly code: string;
+  readonly severity: unknown;
   readonly constraint?: string;
 }
 
@@ -124,6 +125,14 @@ export function refusedLogin(error: unknown): HoldfastError | undefined {
       return new HoldfastError(
         "invalid_configuration",
         `the database refuses this login: ${error.message}. Correct user and password in its URL, or make the login`,
+        { cause: error },
+      );
+    // Only a connection that does not come about is fatal: it may not enter the database, or not play the role.
+    case "42501":
+      if (error.severity !== "FATAL") return undefined;
+      return new HoldfastError(
+        "invalid_configuration",
+        `the database refuses this login: ${error.message}. Grant it what it lacks; a role WITH INHERIT FALSE, SET TRUE`,
         { cause: error },
       );
     case "3D000":

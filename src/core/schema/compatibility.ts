@@ -1,5 +1,5 @@
 import { HoldfastError, isHoldfastError } from "../errors.ts";
-import { sqlstateOf } from "../postgres/sqlstate.ts";
+import { refusedLogin, sqlstateOf } from "../postgres/sqlstate.ts";
 import { isMissing } from "./history.ts";
 import { rowsOf, type SchemaSession } from "./session.ts";
 import { type SchemaRange, supportedSchema } from "./version.ts";
@@ -37,7 +37,10 @@ export async function checkCompatibility(
   return facts;
 }
 
-/** Throws `schema_missing` when there is no store, also when the login has no right to see one. */
+/**
+ * Throws `schema_missing` when there is no store, also when the login has no right to see one, and
+ * `invalid_configuration` when the login may not play the role.
+ */
 export async function readStore(session: SchemaSession): Promise<StoreFacts> {
   const [row] = await storeRows(session);
   if (row === undefined || row.version === null) {
@@ -72,9 +75,14 @@ async function storeRows(session: SchemaSession): Promise<StoreRow[]> {
   } catch (error) {
     if (isMissing(error)) return [];
     if (sqlstateOf(error) !== "42501") throw error;
-    throw new HoldfastError("schema_missing", "this login may not see the schema: grant it a role", {
-      cause: error,
-    });
+    throw (
+      refusedLogin(error) ??
+      new HoldfastError(
+        "schema_missing",
+        `this login may not see the schema: grant it a role (${error instanceof Error ? error.message : ""})`,
+        { cause: error },
+      )
+    );
   }
 }
 
