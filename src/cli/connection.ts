@@ -4,7 +4,7 @@ import { httpUrl, token as tokenOf } from "../config/readers.ts";
 import type { Config } from "../config.ts";
 import { HoldfastError } from "../wire/holdfast-error.ts";
 import { contextsPath, readContexts, serverNamed } from "./contexts.ts";
-import { developmentServer, whereItIsNow } from "./development-server.ts";
+import { developmentServer, stale, whereItIsNow } from "./development-server.ts";
 import { UsageError } from "./failures.ts";
 
 export interface ConnectionFlags {
@@ -41,9 +41,13 @@ function serverOf(flags: ConnectionFlags, config: Config, directory: string): Se
   if (url !== null && token !== undefined) return { url, token };
   if (url === null && config.context !== null) return contextServer(config.context, config, token);
   const local = developmentServer(directory);
-  if (url !== null) return { url, token: local?.url === url ? local.token : undefined };
+  if (url !== null) {
+    return { url, token: local?.url === url && local.gone === null ? local.token : undefined };
+  }
   if (local !== null) {
-    return { url: local.url, token: token ?? local.token, fetch: whereItIsNow(local, directory, token) };
+    // What was meant for it is not for another server, such as that of the context in use.
+    if (local.gone !== null) throw stale(local);
+    return { url: local.url, token: token ?? local.token, fetch: whereItIsNow(local, token) };
   }
   const { current } = readContexts(contextsPath(config.configHome));
   if (current !== null) return contextServer(current, config, token);

@@ -1,5 +1,6 @@
 import { existsSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
+import { processIdentity } from "./directory-lock.mjs";
 import { clusterData, readCluster, superuser } from "./postgres/cluster.ts";
 import { readPidFile } from "./postgres/previous.ts";
 import type { PostgresConnection } from "./postgres/server.ts";
@@ -23,10 +24,12 @@ function storeIn(home: string): PostgresConnection | null {
     if (process.getuid !== undefined && (uid !== process.getuid() || (mode & 0o077) !== 0)) return null;
     const cluster = join(home, "postgres");
     // What a server writes of itself: pid, data, start, port, socket's folder, address.
-    const [, , , port = "", socket = "", address = ""] =
+    const [pid = "", , , port = "", socket = "", address = ""] =
       readPidFile(clusterData(cluster))
         ?.split("\n")
         .map((line) => line.trim()) ?? [];
+    // What a SIGKILL left there is nobody's.
+    if (processIdentity(Number(pid)) === null) return null;
     const host = socket === "" ? address : socket;
     if (host === "" || (socket !== "" && !existsSync(join(socket, `.s.PGSQL.${port}`)))) return null;
     const { password } = readCluster(cluster);

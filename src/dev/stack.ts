@@ -1,3 +1,4 @@
+import { rmSync } from "node:fs";
 import type { Logger } from "pino";
 import { directoryBlobs } from "../blobs/directory/directory-blobs.ts";
 import { type Config, required } from "../config.ts";
@@ -21,6 +22,7 @@ import { openGateway } from "../main/gateway.ts";
 import { type Metrics, openMetrics } from "../main/metrics.ts";
 import { type Foundation, openFoundation } from "../main/process.ts";
 import { openRuntime, type RuntimeKind } from "../main/runtimes.ts";
+import { processIdentity } from "./directory-lock.mjs";
 import { type Home, openHome, write } from "./home.ts";
 import { startPostgres } from "./postgres/server.ts";
 import { prepareStore } from "./store.ts";
@@ -63,7 +65,10 @@ export async function startDev(options: DevOptions): Promise<DevStack> {
   const close = async () => {
     for (const closer of closers.splice(0).toReversed()) await closer();
   };
+  const withdraw = () => rmSync(home.path("dev.json"), { force: true });
   try {
+    // We hold the folder's lock: whoever left it there is gone.
+    withdraw();
     await assertPortFree(options);
     const postgres = await startPostgres({ directory: home.path("postgres"), log: announce });
     closers.push(() => postgres.stop());
@@ -96,7 +101,10 @@ export async function startDev(options: DevOptions): Promise<DevStack> {
       operator: true,
     });
     closers.push(() => gateway.close());
-    write(home.path("dev.json"), { url: gateway.address, token });
+    closers.push(withdraw);
+    // With who we are, so that what a SIGKILL leaves there is known for what it is.
+    const self = { pid: process.pid, identity: processIdentity(process.pid) };
+    write(home.path("dev.json"), { url: gateway.address, token, process: self });
     const broken = postgres.ended.then(
       () => new HoldfastError("unavailable", "PostgreSQL has ended by itself"),
     );

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { once } from "node:events";
+import { existsSync } from "node:fs";
 import { chown, mkdtemp, readFile, rm } from "node:fs/promises";
 import { type AddressInfo, createServer } from "node:net";
 import { tmpdir } from "node:os";
@@ -9,7 +10,8 @@ import { join } from "node:path";
 import { after, describe, test } from "node:test";
 import { supportedSchema } from "../../src/core/schema/version.ts";
 import { exitCodeOf, exitCodes } from "../../src/wire/exit-codes.ts";
-import { lastArtifact, processesOf, start } from "../support/started.ts";
+import { runCommand } from "../support/run-command.ts";
+import { lastArtifact, processesOf, start, startDev } from "../support/started.ts";
 import { until } from "../support/until.ts";
 
 /** An ordinary user that every machine has; null when we can't become it. */
@@ -53,6 +55,7 @@ describe("npm start", { concurrency: false }, () => {
     digest = createHash("sha256").update(content).digest("hex");
     assert.equal(digest, artifact.sha256);
     assert.match(output, /^schema applied as holdfast_owner: /m);
+    assert.ok(!existsSync(join(await home, "dev.json")), "nobody believes that a server is there");
   });
 
   test("Ctrl-C stops in order; the next start goes on with the same job, and builds the same bits", async () => {
@@ -65,6 +68,7 @@ describe("npm start", { concurrency: false }, () => {
     assert.equal(stopped.status, exitCodes.interrupted, stopped.output);
     assert.match(stopped.output, /Stopped\. `npm start` goes on where it was\.\n$/);
     assert.deepEqual((await processesOf(groups, directory)).filter(isOurs), []);
+    assert.ok(!existsSync(join(directory, "dev.json")));
 
     const { status, output } = await run(directory, ["--exit"]).ended;
     assert.equal(status, 0, output);
@@ -110,7 +114,34 @@ describe("npm start", { concurrency: false }, () => {
     first.signal("SIGTERM");
     const { status, output } = await first.ended;
     assert.equal(status, 0, output);
+    assert.ok(!existsSync(join(directory, "dev.json")));
     await until("nothing is left", async () => (await processesOf(groups, directory)).length === 0);
+  });
+
+  test("after SIGKILL commands know that it is gone; the next start is found, and takes its address back", async () => {
+    const path = await folder();
+    const directory = join(path, ".holdfast");
+    const jobs = () => runCommand(["get", "jobs"], { cwd: path });
+    const up = async () => {
+      const dev = startDev(scope, directory);
+      groups.add(dev.pid);
+      await dev.said(/^Holdfast is up/m);
+      const { code, stderr } = await jobs();
+      assert.equal(code, 0, stderr);
+      return dev;
+    };
+    const killed = await up();
+    killed.signal("SIGKILL");
+    await killed.ended;
+    const gone = await jobs();
+    assert.equal(gone.code, exitCodes.unavailable);
+    assert.match(gone.stderr, /has ended without stopping: process \d+ is gone/);
+    const next = await up();
+    next.signal("SIGINT");
+    assert.equal((await next.ended).status, 0, next.output());
+    const stopped = await jobs();
+    assert.equal(stopped.code, exitCodes.unavailable);
+    assert.match(stopped.stderr, /no server is configured/);
   });
 
   test("another user's store, in another place, builds the same bits", {
