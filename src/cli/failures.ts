@@ -77,10 +77,19 @@ export function failureOf(error: unknown): Failure {
   }
   if (error instanceof ApiError) {
     const { code, detail, errors, requestId, retryAfterSeconds } = error;
-    return { ...known(code, detail, retryAfterSeconds), errors, request_id: requestId };
+    const ours = code === "invalid_json" ? inWhatWeSent(errors) : null;
+    return { ...known(code, detail, retryAfterSeconds), errors, ...ours, request_id: requestId };
   }
   const detail = error instanceof Error ? error.message : String(error);
   return failure("internal", detail, null, exitCodes.failure);
+}
+
+/** We made the body: its lines and columns are in no file of the user's, and only the member tells him anything. */
+function inWhatWeSent(errors: readonly FieldError[]): Pick<Failure, "detail" | "errors"> | null {
+  if (errors.length === 0) return null;
+  const placed = errors.map(({ pointer, message }) => ({ pointer, message }));
+  const detail = placed.map(({ pointer, message }) => `${memberOf(pointer)}: ${message}`).join("; ");
+  return { detail, errors: placed };
 }
 
 function known(code: string, detail: string, retryAfterSeconds: number | null = null): Failure {
@@ -133,8 +142,10 @@ export function failureText(error: unknown, colors: Colors): string {
 }
 
 function fieldText({ pointer, message }: FieldError): string {
-  return `  ${visible(pointer === "" ? "the body" : pointer)}: ${visible(message)}`;
+  return `  ${visible(memberOf(pointer))}: ${visible(message)}`;
 }
+
+const memberOf = (pointer: string) => (pointer === "" ? "the body" : pointer);
 
 /** `file:line:column: message`, as compilers write it, with the line and a caret under the place. */
 function excerpts({ file, text, refused }: FileError, colors: Colors): string[] {

@@ -1,5 +1,6 @@
 import { open } from "node:fs/promises";
-import { isHoldfastError } from "../wire/holdfast-error.ts";
+import { soundBytes } from "../http/json.ts";
+import { HoldfastError, isHoldfastError } from "../wire/holdfast-error.ts";
 import { type JobSubmission, jobLimits } from "../wire/job.ts";
 import { parseJobFile } from "../wire/job-file.ts";
 import { checkSubmission } from "../wire/submission.ts";
@@ -38,18 +39,35 @@ export async function readResource<T>(
   }
 }
 
-/** As text. Too much of it, or what is no UTF-8, is wrong usage. */
+/**
+ * As text, without a mark of byte order. Too much of it is wrong usage, as is what is no UTF-8 or has a character that
+ * nobody can keep.
+ */
 export async function readText(file: string): Promise<string> {
-  const name = file === "-" ? "standard input" : file;
   const bytes = await readBounded(file);
-  if (bytes.byteLength > jobLimits.fileBytesMax) {
-    throw new UsageError(`${name} is too large: at most ${jobLimits.fileBytesMax} bytes are read`);
+  const name = file === "-" ? "standard input" : file;
+  assertSize(bytes, name);
+  const text = new TextDecoder().decode(bytes);
+  const sound = soundBytes(bytes);
+  if (sound < bytes.byteLength) {
+    const at = new TextDecoder().decode(bytes.subarray(0, sound)).length;
+    throw misread(name, text, at, `${name} is not UTF-8`, `byte ${sound + 1} is not valid UTF-8`);
   }
-  try {
-    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
-  } catch {
-    throw new UsageError(`${name} is not UTF-8`);
-  }
+  const nul = text.indexOf("\0");
+  if (nul >= 0) throw misread(name, text, nul, `${name} is no text`, "NUL can't be stored");
+  return text;
+}
+
+function misread(name: string, text: string, at: number, detail: string, message: string): FileError {
+  const before = text.slice(0, at);
+  const place = { line: before.split("\n").length, column: at - before.lastIndexOf("\n") };
+  const fields = [{ pointer: "", message, ...place }];
+  return new FileError(name, text, new HoldfastError("invalid_request", detail, { fields }));
+}
+
+export function assertSize(bytes: Uint8Array, name: string): void {
+  if (bytes.byteLength <= jobLimits.fileBytesMax) return;
+  throw new UsageError(`${name} is too large: at most ${jobLimits.fileBytesMax} bytes are read`);
 }
 
 /** At most a little more than a job file may have: enough to know that it is too large. */

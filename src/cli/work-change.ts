@@ -6,9 +6,8 @@ import type { WorkItem, WorkProof } from "../wire/work.ts";
 import { type CommandContext, clientOf, printValue, type ServerFlags } from "./context.ts";
 import { Exit, failureOf, failureText, UsageError } from "./failures.ts";
 import { workIdOf } from "./job-id.ts";
-import { readText } from "./job-source.ts";
 import { spelled } from "./program-name.ts";
-import { strictJson } from "./strict-json.ts";
+import { strictJsonFile } from "./strict-json.ts";
 import { instantText } from "./time-text.ts";
 import { visible } from "./visible.ts";
 
@@ -37,7 +36,7 @@ export async function submit(context: CommandContext, name: string, flags: Submi
     ...(providerKey === undefined ? {} : { provider_key: providerKey }),
     ...(circuitKey === undefined ? {} : { circuit_key: circuitKey }),
   };
-  const item = { name, version, input: await jsonOf(flags.input), ...optional };
+  const item = { name, version, input: await strictJsonFile(flags.input), ...optional };
   const client = clientOf(context, flags);
   const receipt = await client.submitWork(item).catch(async (error: unknown) => {
     const doubtful = delay !== undefined && error instanceof ApiError && error.code === "invalid_request";
@@ -58,11 +57,6 @@ function deadlineOf(text: string): string {
     throw new UsageError(`--deadline ${visible(text)} is not an instant such as 2027-01-31T12:00:00Z`);
   const [, fraction = ""] = /:\d\d\.(\d{1,6})(?!\d)/.exec(text) ?? [];
   return `${new Date(at).toISOString().slice(0, 19)}.${fraction.padEnd(6, "0")}Z`;
-}
-
-async function jsonOf(file: string): Promise<unknown> {
-  const name = file === "-" ? "standard input" : file;
-  return strictJson(await readText(file), `${name} is not JSON that can be taken`);
 }
 
 export async function payload(context: CommandContext, typed: string, flags: ServerFlags): Promise<void> {
@@ -109,7 +103,7 @@ export async function resolve(context: CommandContext, typed: string, flags: Res
   const { verdict, note, attempt } = flags;
   if (verdict === "not_applied" && flags.result !== undefined)
     throw new UsageError("--result is for what was applied");
-  const result = flags.result === undefined ? {} : { result: await jsonOf(flags.result) };
+  const result = flags.result === undefined ? {} : { result: await strictJsonFile(flags.result) };
   const proof = { verdict, note, ...(attempt === undefined ? {} : { attempt }), ...result };
   await each(context, [typed], flags, (client, id) => client.resolveWork(id, proof));
 }

@@ -17,13 +17,14 @@ function decode(bytes: Uint8Array, depth: number): string {
   } catch {
     const sound = soundBytes(bytes);
     throw new Reader(decoder.decode(bytes.subarray(0, sound)), depth).faultAtEnd(
-      `byte ${sound + 1} of the body is not valid UTF-8`,
+      `byte ${sound + 1} is not valid UTF-8`,
     );
   }
 }
 
-/** How many bytes come before the first that is not UTF-8. */
-function soundBytes(bytes: Uint8Array): number {
+/** How many bytes come before the first that is not UTF-8: all of them when there is none. */
+export function soundBytes(bytes: Uint8Array): number {
+  if (isWhole(bytes)) return bytes.length;
   let [from, to] = [0, bytes.length];
   // All before `from` is sound, and something before `to` isn't. A character cut off in its middle is no fault.
   while (to - from > 1) {
