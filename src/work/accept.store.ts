@@ -10,6 +10,7 @@ import {
 } from "../core/time.ts";
 import type { WorkItem, WorkReceipt } from "../wire/work.ts";
 import type { WorkDefinition } from "./define.ts";
+import { isTooLarge, namedTooLarge } from "./item.ts";
 import { durationMax } from "./plan.ts";
 import type { Policy } from "./policy.ts";
 import type { EffectSafety } from "./safety.ts";
@@ -29,22 +30,20 @@ export async function acceptWork(
     readonly name: string;
     readonly version: string;
     readonly items: readonly WorkItem[];
+    /** The request is one item, and not a list of them. */
+    readonly alone: boolean;
     readonly traceparent: string | null;
   },
 ): Promise<WorkReceipt[]> {
-  const { tenant, name, version, traceparent } = asked;
+  const { tenant, name, version, alone, traceparent } = asked;
   const terms = await tx.run(readTerms, { name, version });
   if (terms === undefined) {
     throw new HoldfastError("work_not_registered", `work ${name} version ${version} is not registered`);
   }
-  const items = await prepared(definitionOf(terms), asked.items.map(submitItem));
-  const rows = await tx.run(submitWork, {
-    tenant,
-    deployment_epoch: null,
-    name,
-    version,
-    items,
-    traceparent,
+  const items = await prepared(definitionOf(terms), asked.items.map(submitItem), { alone });
+  const params = { tenant, deployment_epoch: null, name, version, items, traceparent };
+  const rows = await tx.run(submitWork, params).catch((error: unknown) => {
+    throw isTooLarge(error) ? namedTooLarge(items, alone) : error;
   });
   return rows.map((row) => ({
     id: row.work_id,

@@ -1,8 +1,10 @@
 import { canonicalDigest } from "../core/canonical.ts";
 import { HoldfastError } from "../core/errors.ts";
 import type { Instant, Microseconds } from "../core/time.ts";
+import { refuseUnknown } from "./known-names.ts";
 import type { Policy } from "./policy.ts";
 import type { EffectSafety } from "./safety.ts";
+import { nameOf, type Place, pointerTo } from "./value.ts";
 
 /** The part of the Standard Schema interface (version 1) that is used: any validator that has it fits. */
 export interface StandardSchema<Input = unknown, Output = Input> {
@@ -96,8 +98,8 @@ export interface WorkDefinition<Input = unknown, Result = unknown> {
   readonly breaker: Breaker | null;
   /** Of everything that is registered: the same version always has the same. */
   readonly digest: string;
-  /** `invalid_request` with what the validator says. */
-  readonly check: (value: unknown) => Promise<unknown>;
+  /** `invalid_request` with what the validator says, and of which member. */
+  readonly check: (value: unknown, at?: Place) => Promise<unknown>;
   /** What it gives may be a promise. It throws when it fails before its first pause. */
   readonly run: (input: unknown, context: WorkContext) => unknown;
   readonly reconcile: ((input: unknown, lost: LostAttempt) => Promise<Verdict<unknown>>) | null;
@@ -108,7 +110,21 @@ export interface WorkDefinition<Input = unknown, Result = unknown> {
 
 const namePattern = /^[a-z0-9](?:[a-z0-9._-]{0,98}[a-z0-9])?$/;
 const versionPattern = /^[A-Za-z0-9][A-Za-z0-9._+-]{0,62}$/;
-const queuePattern = /^[a-z0-9](?:[a-z0-9_-]{0,38}[a-z0-9])?$/;
+export const queuePattern = /^[a-z0-9](?:[a-z0-9_-]{0,38}[a-z0-9])?$/;
+
+const declaredNames: ReadonlySet<string> = new Set(
+  Object.keys({
+    name: true,
+    version: true,
+    safety: true,
+    policy: true,
+    queue: true,
+    breaker: true,
+    input: true,
+    run: true,
+    reconcile: true,
+  } satisfies Record<keyof Declared<never, never, never> | "safety" | "reconcile", true>),
+);
 
 /**
  * Declare work. Name and version are registered with all that decides its timing and safety, and never change:
@@ -117,6 +133,7 @@ const queuePattern = /^[a-z0-9](?:[a-z0-9_-]{0,38}[a-z0-9])?$/;
 export function defineWork<Output, Result, Input = Output>(
   declared: WorkDeclaration<Input, Output, Result>,
 ): WorkDefinition<Input, Result> {
+  refuseUnknown(declared, declaredNames, []);
   const { name, version, safety, policy, input: schema, queue = "default", breaker = null } = declared;
   if (!namePattern.test(name)) throw wrong("work is named by 1 to 100 of a-z, 0-9 and inner . _ -");
   if (!versionPattern.test(version)) throw wrong("a version has 1 to 63 of A-Z, a-z, 0-9 and inner . _ + -");
@@ -128,8 +145,8 @@ export function defineWork<Output, Result, Input = Output>(
     throw wrong("a circuit opens after 1 to 1000 failures");
   if (breaker !== null && breaker.probe < 1000n)
     throw wrong("a circuit is probed after a millisecond or more");
-  const check = (value: unknown) =>
-    schema === undefined ? Promise.resolve(value as Output) : validated(schema, value);
+  const check = (value: unknown, at?: Place) =>
+    schema === undefined ? Promise.resolve(value as Output) : validated(schema, value, at);
   const reconcile = declared.safety === "reconcile_before_retry" ? declared.reconcile : null;
   return {
     name,
@@ -174,18 +191,25 @@ function registered({
 async function validated<Input, Output>(
   schema: StandardSchema<Input, Output>,
   value: unknown,
+  at: Place = ["input"],
 ): Promise<Output> {
   const result = await schema["~standard"].validate(value);
   if (result.issues === undefined) return result.value;
-  const errors = result.issues.slice(0, 20).map(({ message, path = [] }) => {
-    const steps = path.map((step) => String(typeof step === "object" ? step.key : step));
-    return {
-      pointer: steps.map((step) => `/${step.replaceAll("~", "~0").replaceAll("/", "~1")}`).join(""),
-      message,
-    };
+  const fields = result.issues.slice(0, 20).map(({ message, path = [] }) => {
+    const steps = path.map((step) => stepOf(typeof step === "object" ? step.key : step));
+    return { place: [...at, ...steps], message };
   });
-  throw new HoldfastError("invalid_request", `the input is not valid: ${errors[0]?.message ?? ""}`);
+  const [first] = fields;
+  throw new HoldfastError(
+    "invalid_request",
+    `${nameOf(first?.place ?? at)}: ${first?.message ?? "is not valid"}`,
+    {
+      fields: fields.map(({ place, message }) => ({ pointer: pointerTo(place), message })),
+    },
+  );
 }
+
+const stepOf = (key: PropertyKey) => (typeof key === "number" ? key : String(key));
 
 function wrong(detail: string): HoldfastError {
   return new HoldfastError("invalid_request", detail);

@@ -2,8 +2,9 @@ import { HoldfastError, isHoldfastError } from "../core/errors.ts";
 import { parseInstant } from "../core/time.ts";
 import { type WorkContext, type WorkDefinition, WorkFailure } from "./define.ts";
 import type { Outcome, Permitted } from "./turn.store.ts";
+import { kept, valueBytesMax } from "./value.ts";
 
-const resultLengthMax = 262_144;
+const resultAt = ["result"] as const;
 
 /**
  * Calls the code of one attempt. What it throws is its failure: this never throws, and its promise never rejects.
@@ -75,9 +76,9 @@ function success(result: unknown, onError: (error: unknown) => void): Outcome {
 
 /** JSON, or nothing. */
 function encoded(result: unknown): string {
-  const text: string | undefined = result === undefined ? "" : JSON.stringify(result);
-  if (text === undefined) return "";
-  if (text.length > resultLengthMax)
+  if (result === undefined) return "";
+  const text = JSON.stringify(kept(result, resultAt));
+  if (text.length > valueBytesMax)
     throw new HoldfastError("payload_too_large", "a result has at most 256 KiB");
   return text;
 }

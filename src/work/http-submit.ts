@@ -35,7 +35,7 @@ export function submitRoutes(server: GatewayServer, gateway: Gateway): void {
       const { name, version, ...item } = request.body;
       const mutation = { schema: "work.submit.v1", operation: "work.submit", target: "/v1/work" };
       const accepted = await command(gateway, request, mutation, async (tx) => {
-        const [receipt] = await acceptWork(tx, askedBy(request, { name, version, items: [item] }));
+        const [receipt] = await acceptWork(tx, askedBy(request, { name, version, items: [item] }, true));
         if (receipt === undefined) throw new Error("one item gives one answer");
         return { status: receipt.duplicate ? 200 : 201, body: receipt, etag: null };
       });
@@ -73,8 +73,9 @@ export function submitRoutes(server: GatewayServer, gateway: Gateway): void {
 
 type Caller = Parameters<typeof principalOf>[0] & { readonly traceparent: string | null };
 
-const askedBy = (request: Caller, asked: WorkBatch) => ({
+const askedBy = (request: Caller, asked: WorkBatch, alone = false) => ({
   ...asked,
+  alone,
   tenant: principalOf(request).tenant,
   traceparent: request.traceparent,
 });

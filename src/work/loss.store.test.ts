@@ -145,6 +145,27 @@ test("W11: a version's reconciler decides, under the lease of its item alone", a
   assert.equal(await one.state(id), "succeeded");
 });
 
+test("W11: what a reconciler proves is settled also where its result can't be stored, and what is no verdict proves nothing", async (t) => {
+  const one = await bench(t, { policy: legacy(), safety: "reconcile_before_retry" });
+  const answered = async (verdict: unknown) => {
+    const id = await lost(one);
+    const worker = one.hands();
+    const [item] = (await worker.claim()).toReconcile;
+    assert.ok(item, "it is due for its reconciler");
+    const work = { ...one.work1, reconcile: () => Promise.resolve(verdict as "unknown") };
+    const { signal } = new AbortController();
+    const asked = reconcileOne({ db: one.work.db, holder: worker.holder, work, item, signal });
+    await assert.rejects(asked, "it is told");
+    return one.state(id);
+  };
+  assert.equal(await answered({ applied: true, result: { paid: 5n } }), "succeeded");
+  assert.equal(
+    await answered({ applied: true, result: Array.from({ length: 60_000 }, () => 1) }),
+    "succeeded",
+  );
+  assert.equal(await answered(true), "reconciling");
+});
+
 test("W11: cancellation ends what has not begun, and what runs may still succeed and says so", async (t) => {
   const one = await bench(t, { policy: legacy(), safety: "manual_resolution" });
   const { work, tenant, state } = one;

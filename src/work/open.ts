@@ -9,10 +9,13 @@ import type { Database } from "../core/postgres/transition.ts";
 import { checkCompatibility } from "../core/schema/compatibility.ts";
 import type { WorkDefinition } from "./define.ts";
 import type { Work } from "./handle.ts";
+import { isTooLarge, namedTooLarge, submissionNames } from "./item.ts";
+import { refuseUnknown } from "./known-names.ts";
 import { isOpenedWork, type OpenedWork } from "./opened.ts";
 import { shareSubmissions } from "./submissions.ts";
 import {
   batchMax,
+  type PreparedItem,
   prepared,
   type Queryable,
   type SubmitItem,
@@ -44,6 +47,7 @@ export interface OpenWorkOptions {
  * `schema_missing` when there is no role or no schema, `schema_incompatible`, `installation_mismatch` or `unavailable`.
  */
 export async function openWork(options: OpenWorkOptions): Promise<Work> {
+  refuseUnknown(options, openNames, []);
   const settings = typeof options.database === "string" ? postgresUrl(options.database) : options.database;
   const name = options.name ?? "work";
   const onError = options.onError ?? report;
@@ -91,6 +95,17 @@ export async function openWork(options: OpenWorkOptions): Promise<Work> {
   }
 }
 
+const openNames: ReadonlySet<string> = new Set(
+  Object.keys({
+    database: true,
+    tenant: true,
+    name: true,
+    installation: true,
+    limits: true,
+    onError: true,
+  } satisfies Record<keyof OpenWorkOptions, true>),
+);
+
 /** Options of one submission; `tenant` is needed where the handle has none, and inside a caller's transaction. */
 export type Submission = SubmitOptions & { readonly tenant?: string };
 
@@ -108,24 +123,37 @@ export async function submit<Input>(
   input: Input,
   options: Submission = {},
 ): Promise<Submitted> {
+  refuseUnknown(options, submissionNames, []);
   const { tenant, ...rest } = options;
-  const [one] = await submitAll(on, work, [{ ...rest, input }], tenant === undefined ? {} : { tenant });
+  const [one] = await accepted(on, work, [{ ...rest, input }], { tenant, alone: true });
   if (one === undefined) throw new Error("one item gives one answer");
   return one;
 }
 
-/** Accept many: all of them, or none. In the order of the items. */
+/** Accept many: all of them, or none. In the order of the items. All are one tenant's. */
 export async function submitAll<Input>(
   on: Work | Queryable,
   work: WorkDefinition<Input>,
   items: readonly SubmitItem<Input>[],
   options: { readonly tenant?: string } = {},
 ): Promise<Submitted[]> {
+  refuseUnknown(options, callNames, []);
+  return accepted(on, work, items, { tenant: options.tenant, alone: false });
+}
+
+const callNames: ReadonlySet<string> = new Set(["tenant"]);
+
+async function accepted<Input>(
+  on: Work | Queryable,
+  work: WorkDefinition<Input>,
+  items: readonly SubmitItem<Input>[],
+  { tenant: named, alone }: { readonly tenant: string | undefined; readonly alone: boolean },
+): Promise<Submitted[]> {
   const handle = isOpenedWork(on) ? on : null;
-  const tenant = options.tenant === undefined ? (handle?.tenant ?? null) : checkedTenant(options.tenant);
+  const tenant = named === undefined ? (handle?.tenant ?? null) : checkedTenant(named);
   if (tenant === null) throw new HoldfastError("invalid_request", "name the tenant that the work is for");
-  const all = await prepared(work, items);
-  const call = (part: unknown[], deploymentEpoch: bigint | null) => ({
+  const all = await prepared(work, items, { alone });
+  const call = (part: PreparedItem[], deploymentEpoch: bigint | null) => ({
     tenant,
     deploymentEpoch,
     name: work.name,
@@ -133,24 +161,27 @@ export async function submitAll<Input>(
     items: part,
   });
   if (all.length === 0) return [];
+  const told = (error: unknown): never => {
+    throw isTooLarge(error) ? namedTooLarge(all, alone) : translate(error);
+  };
   if (handle === null) {
     if (!("query" in on)) throw new HoldfastError("invalid_request", "submit with a `Work` or a connection");
-    return inParts(all, (part) => submitOn(on, { ...call(part, null), named: false })).catch(rethrow);
+    return inParts(all, (part) => submitOn(on, { ...call(part, null), named: false })).catch(told);
   }
   const { db } = handle;
-  const submitted =
-    all.length <= batchMax
-      ? await handle.submitShared(call(all, db.deploymentEpoch))
-      : await inTransaction(db, (connection) =>
-          inParts(all, (part) => submitOn(connection, { ...call(part, db.deploymentEpoch), named: true })),
-        );
+  const submitted = await (all.length <= batchMax
+    ? handle.submitShared(call(all, db.deploymentEpoch))
+    : inTransaction(db, (connection) =>
+        inParts(all, (part) => submitOn(connection, { ...call(part, db.deploymentEpoch), named: true })),
+      )
+  ).catch(told);
   handle.wake();
   return submitted;
 }
 
 async function inParts(
-  items: unknown[],
-  send: (part: unknown[]) => Promise<Submitted[]>,
+  items: PreparedItem[],
+  send: (part: PreparedItem[]) => Promise<Submitted[]>,
 ): Promise<Submitted[]> {
   const submitted: Submitted[] = [];
   for (let from = 0; from < items.length; from += batchMax)
@@ -179,10 +210,6 @@ async function inTransaction<T>(db: Database, body: (connection: Queryable) => P
     client.off("error", onError);
     client.release(broken);
   }
-}
-
-function rethrow(error: unknown): never {
-  throw translate(error);
 }
 
 /** What a role does first tells whether the login may play it. */

@@ -8,9 +8,10 @@ import { uuidv7 } from "../core/ids.ts";
 import { instant, seconds } from "../core/time.ts";
 import { type ErrorCode } from "../wire/errors.ts";
 import { defineWork } from "./define.ts";
-import { submit, submitAll } from "./open.ts";
+import { openWork, submit, submitAll } from "./open.ts";
 import { deadlineOnly, legacy, planned } from "./policy.ts";
 import { listVersions, registerVersion, retireVersion } from "./version.store.ts";
+import { createWorker } from "./worker.ts";
 
 const refused = (code: ErrorCode) => (error: unknown) => isHoldfastError(error, code);
 const note = defineWork<unknown, null>({
@@ -169,5 +170,134 @@ test("W10: what a policy does not have is refused before anything is sent", asyn
   await assert.rejects(submit(work, fixed, 1, { delay: seconds(1) }), invalid);
   await assert.rejects(submit(work, note, 1, { delay: seconds(-1) }), invalid);
   await assert.rejects(submit(work, note, 1, { id: "x" }), invalid);
-  await assert.rejects(submit(work, note, { big: 2 ** 60 }), RangeError);
+});
+
+const says =
+  (words: RegExp, code: ErrorCode = "invalid_request") =>
+  (error: unknown) => {
+    assert.ok(isHoldfastError(error, code), String(error));
+    assert.match(error.detail, words);
+    return true;
+  };
+
+test("W9: an input that can't be kept as it is is refused with a code and its place, and nothing of the call is stored", async (t) => {
+  const { work, ask } = await workStand(t);
+  await work.register(note);
+  const client = work.db.pools.of("producer");
+  for (const [input, words] of [
+    [{ items: [1, 2, 3, { amount: 5n }] }, /^input\.items\[3\]\.amount is a bigint/],
+    [{ prices: new Map() }, /^input\.prices is a Map/],
+    [undefined, /^input is undefined/],
+    [{ big: 2 ** 60 }, /^input\.big is beyond 2\^53/],
+    [{ text: "\0" }, /^input\.text has the character NUL/],
+    [{ text: "x".repeat(5_000_000) }, /^input is larger than the 256 KiB/],
+    // As the database stores it, a small number takes more than its text.
+    [Array.from({ length: 60_000 }, () => 1), /^input is larger than the 256 KiB/],
+  ] as const) {
+    await assert.rejects(submit(work, note, input), says(words));
+    await assert.rejects(submit(client, note, input, { tenant: "acme" }), says(words));
+    for (const more of [2, 600]) {
+      const items = Array.from({ length: more }, (_, n) => ({ input: n === 1 ? input : n }));
+      const inItem = new RegExp(words.source.replace("^", "^items\\[1\\]\\."));
+      await assert.rejects(submitAll(work, note, items), says(inItem));
+    }
+  }
+  assert.deepEqual(await ask("select count(*)::int as n from holdfast.work_items"), [{ n: 0 }]);
+  const when = new Date(0);
+  await submit(work, note, { when, left: undefined }, { key: "k" });
+  assert.deepEqual(await ask("select input from holdfast.work_items"), [{ input: { when: when.toJSON() } }]);
+  const again = await submit(work, note, { when: when.toJSON() }, { key: "k" });
+  assert.equal(again.duplicate, true, "what is stored makes the request");
+});
+
+test("W9: an input is checked as its handler will get it, and what does not fit is named by its place", async (t) => {
+  const { work } = await workStand(t);
+  const issues = (value: unknown) =>
+    typeof value === "object" && value !== null && "at" in value && typeof value.at === "string"
+      ? undefined
+      : [{ message: "must be a text", path: ["at", { key: 0 }] }];
+  const strict = defineWork<unknown, null>({
+    name: "strict",
+    version: "1",
+    safety: "idempotent",
+    policy: legacy(),
+    input: {
+      "~standard": {
+        version: 1,
+        vendor: "test",
+        validate(value) {
+          const found = issues(value);
+          return found === undefined ? { value } : { issues: found };
+        },
+      },
+    },
+    run: () => null,
+  });
+  await work.register(strict);
+  await submit(work, strict, { at: new Date(0) });
+  await assert.rejects(submit(work, strict, { at: 5 }), says(/^input\.at\[0\]: must be a text$/));
+  await assert.rejects(
+    submitAll(work, strict, [{ input: { at: "x" } }, { input: {} }]),
+    says(/^items\[1\]\.input\.at\[0\]: must be a text$/),
+  );
+});
+
+test("W9: a member that means nothing is refused and the one that was meant is named: a lost key loses idempotency", async (t) => {
+  const { work, ask } = await workStand(t);
+  await work.register(note);
+  // As from a program without types, or through a variable.
+  const loose = (options: object) => submit(work, note, 1, options);
+  for (const [options, words] of [
+    [{ idempotencykey: "k" }, /^idempotencykey means nothing here; did you mean `key`\?$/],
+    [{ idempotency_key: "k" }, /did you mean `key`\?$/],
+    [{ Key: "k" }, /^Key means nothing here; did you mean `key`\?$/],
+    [{ provider_key: "k" }, /did you mean `providerKey`\?$/],
+    [{ priorty: 1 }, /did you mean `priority`\?$/],
+    [{ input: 2 }, /^input means nothing here; known are id, key, /],
+    [{ retries: 2 }, /^retries means nothing here; known are id, key, .*circuitKey, tenant$/],
+  ] as const) {
+    await assert.rejects(loose(options), says(words));
+  }
+  const all = (items: readonly object[], options: object = {}) =>
+    submitAll(work, note, items as { input: number }[], options);
+  await assert.rejects(
+    all([{ input: 1 }, { input: 1, idempotencyKey: "k" }]),
+    says(/^items\[1\]\.idempotencyKey means/),
+  );
+  await assert.rejects(all([{ input: 1, tenant: "other" }]), says(/^items\[0\]\.tenant means nothing here/));
+  await assert.rejects(
+    all([{ input: 1 }], { tennant: "other" }),
+    says(/^tennant .*did you mean `tenant`\?$/),
+  );
+  await assert.rejects(
+    all([{ cents: 1 }]),
+    says(/^items\[0\]\.cents means nothing here; known are input, id/),
+  );
+  await assert.rejects(all([null as unknown as object]), says(/^items\[0\] is no item/));
+  for (const [options, words] of [
+    [{ key: "with a space" }, /^key is not 1 to 255 visible ASCII characters$/],
+    [{ key: 5 }, /^key is not/],
+    [{ queue: "No" }, /^queue is not/],
+    [{ priority: 1.5 }, /^priority is none of/],
+    [{ providerKey: "" }, /^providerKey is not/],
+    [{ circuitKey: "\0" }, /^circuitKey is not/],
+    [{ delay: 5 }, /^delay is no bigint of microseconds: use seconds\(\)$/],
+  ] as const) {
+    await assert.rejects(loose(options), says(words));
+  }
+  assert.throws(
+    () => defineWork({ ...note, retries: 2 } as never),
+    says(/^(digest|retries) means nothing here/),
+  );
+  await assert.rejects(
+    openWork({ database: "", tennant: "acme" } as never),
+    says(/did you mean `tenant`\?$/),
+  );
+  await assert.rejects(
+    createWorker(work, { works: [note], concurency: 2 } as never),
+    says(/did you mean `concurrency`\?$/),
+  );
+  assert.deepEqual(await ask("select count(*)::int as n from holdfast.work_items"), [{ n: 0 }]);
+  // Null is nothing, as where it comes from a column that has none.
+  await loose({ key: null, id: null, deadline: null, delay: null, queue: null, priority: null });
 });

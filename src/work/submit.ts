@@ -1,11 +1,11 @@
-import { HoldfastError } from "../core/errors.ts";
-import { isUuid, uuidv7 } from "../core/ids.ts";
+import { uuidv7 } from "../core/ids.ts";
 import { encodeParameters } from "../core/postgres/codecs.ts";
 import { isRetryable, translate } from "../core/postgres/sqlstate.ts";
 import { formatInstant, type Instant, instant, type Microseconds, seconds } from "../core/time.ts";
 import type { WorkDefinition } from "./define.ts";
 import { fingerprint } from "./fingerprint.ts";
-import { durationMax, lastInstant } from "./plan.ts";
+import { checkItem, placeOf } from "./item.ts";
+import { kept } from "./value.ts";
 import { submitWork } from "./work.sql.ts";
 
 /** What may be said of one item beside its input. */
@@ -58,33 +58,35 @@ interface Row {
   readonly accepted_us: string;
 }
 
-/** What one call sends, checked and with its fingerprints. */
+/** One item as the function takes it. */
+export interface PreparedItem extends Readonly<Record<string, unknown>> {
+  readonly input: unknown;
+}
+
+/**
+ * What one call sends, checked and with its fingerprints. What is wrong is named by its place: `items[2].input.amount`,
+ * or `input.amount` in the call with one item (`alone`).
+ */
 export async function prepared<Input>(
   work: WorkDefinition<Input>,
   items: readonly SubmitItem<Input>[],
-): Promise<unknown[]> {
-  const planned = work.policy.kind === "planned";
+  { alone = false }: { readonly alone?: boolean } = {},
+): Promise<PreparedItem[]> {
   return Promise.all(
-    items.map(async (item) => {
-      await work.check(item.input);
-      if (item.id !== undefined && !isUuid(item.id)) throw wrong("an item's id is a UUID, in lower case");
-      if (work.policy.kind === "legacy" && item.deadline !== undefined)
-        throw wrong("legacy work takes no deadline");
-      if (work.policy.kind === "deadline" && item.deadline === undefined)
-        throw wrong("this work needs a deadline");
-      if (item.deadline !== undefined && (item.deadline < 0n || item.deadline > lastInstant))
-        throw wrong("a deadline lies between the years 1970 and 9999");
-      const delay = item.delay ?? seconds(0);
-      if (delay < 0n || (planned && delay > 0n))
-        throw wrong("a delay is not negative, and planned work takes none");
-      if (delay > durationMax) throw wrong("a delay is at most a hundred years");
+    items.map(async (item, place) => {
+      const at = placeOf(place, alone);
+      checkItem(item, work.policy, at);
+      const inputAt = [...at, "input"];
+      // From here on it is what its handler will get: checked as that, too.
+      const input = kept(item.input, inputAt);
+      await work.check(input, inputAt);
       const request = {
         name: work.name,
         version: work.version,
-        input: item.input,
+        input,
         queue: item.queue ?? null,
         priority: item.priority ?? 2,
-        delay,
+        delay: item.delay ?? seconds(0),
         providerKey: item.providerKey ?? null,
         circuitKey: item.circuitKey ?? null,
         notAfter: item.deadline ?? null,
@@ -93,13 +95,13 @@ export async function prepared<Input>(
         id: item.id ?? uuidv7(),
         key: item.key,
         fingerprint: fingerprint(request, work.policy),
-        input: item.input,
+        input,
         queue: item.queue,
         priority: item.priority,
-        delay: delay === 0n ? undefined : String(delay),
+        delay: request.delay === 0n ? undefined : String(request.delay),
         provider_key: item.providerKey,
         circuit_key: item.circuitKey,
-        not_after: item.deadline === undefined ? undefined : formatInstant(item.deadline),
+        not_after: request.notAfter === null ? undefined : formatInstant(request.notAfter),
       };
     }),
   );
@@ -148,8 +150,4 @@ export async function submitAlone(
       if (!isRetryable(error) || tries === triesMax) throw translate(error);
     }
   }
-}
-
-function wrong(detail: string): HoldfastError {
-  return new HoldfastError("invalid_request", detail);
 }

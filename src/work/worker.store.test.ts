@@ -47,6 +47,51 @@ test("W5: what is submitted runs once, and its history says under which permit",
   assert.deepEqual(errors, []);
 });
 
+test("W5: what has been done has been done, also when its result can't be kept as it is: the place is told, and none is stored", async (t) => {
+  const { worker, work, ask, errors } = await workStand(t);
+  const results: readonly unknown[] = [
+    { rows: new Map([["a", 1]]) },
+    { total: 5n },
+    { text: ["fine", "\0"] },
+    () => 1,
+    "x".repeat(300_000),
+    undefined,
+    { at: new Date(0), left: undefined },
+  ];
+  const give = defineWork<number, unknown>({
+    name: "give",
+    version: "1",
+    safety: "manual_resolution",
+    policy: legacy(),
+    run: (n) => results[n],
+  });
+  await work.register(give);
+  const ids = await submitAll(
+    work,
+    give,
+    results.map((_, input) => ({ input })),
+  );
+  await worker({ works: [give] });
+  const ended = () =>
+    ask<{ work_id: string; state: string; result: unknown }>("select * from holdfast.work_history");
+  await until("all of it has ended", async () => (await ended()).length === results.length);
+  const byId = new Map((await ended()).map((row) => [row.work_id, row]));
+  assert.deepEqual(
+    ids.map(({ id }) => [byId.get(id)?.state, byId.get(id)?.result]),
+    results.map((_, n) => ["succeeded", n === 6 ? { at: "1970-01-01T00:00:00.000Z" } : null]),
+  );
+  const told = errors.map((text) => text.replace(/^a result of give could not be stored: /, ""));
+  for (const place of [
+    "result.rows is a Map",
+    "result.total is a bigint",
+    "result.text[1] has the",
+    "result is a function",
+    "result is larger",
+  ])
+    assert.equal(told.filter((text) => text.startsWith(place)).length, 1, place);
+  assert.equal(told.length, 5);
+});
+
 test("W5: a handler that blocks the event loop for longer than its lease keeps it", async (t) => {
   const { worker, work, ask, errors } = await workStand(t);
   const block = defineWork<unknown, void>({

@@ -14,6 +14,7 @@ import type { WorkDefinition } from "./define.ts";
 import { startEngine } from "./engine.ts";
 import type { Engine, EngineOptions } from "./engine-options.ts";
 import type { Work } from "./handle.ts";
+import { refuseUnknown } from "./known-names.ts";
 import { openedWork } from "./opened.ts";
 import { registerRunner, registerVersion } from "./version.store.ts";
 
@@ -49,6 +50,20 @@ export interface WorkerOptions {
   readonly onMetric?: (metric: WorkMetric) => void;
 }
 
+const optionNames: ReadonlySet<string> = new Set(
+  Object.keys({
+    works: true,
+    concurrency: true,
+    queues: true,
+    lease: true,
+    grace: true,
+    stallMs: true,
+    retention: true,
+    release: true,
+    onSettled: true,
+    onMetric: true,
+  } satisfies Record<keyof WorkerOptions, true>),
+);
 /** A ring for each turn would wake every process two thousand times a second. */
 const ringEveryMs = 50;
 const concurrencyMax = 1_000;
@@ -58,6 +73,7 @@ const keeperStartsMs = 5_000;
 /** Register what this process runs (W2), and run it until stopped. The login plays worker and dispatcher, too. */
 export async function createWorker(work: Work, options: WorkerOptions): Promise<Worker> {
   const { db, settings, name, doorbell, onError } = openedWork(work);
+  refuseUnknown(options, optionNames, []);
   const concurrency = options.concurrency ?? 10;
   if (!Number.isInteger(concurrency) || concurrency < 1 || concurrency > concurrencyMax) {
     throw new HoldfastError("invalid_request", "a worker runs 1 to 1000 handlers at a time");

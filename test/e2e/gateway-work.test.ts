@@ -101,6 +101,20 @@ test("W2 W10: what a version's terms refuse is refused with its code, and nothin
   const broken = await call(a, "POST", "/v1/work:batch", { body: many(9, { delay: "999999999h" }) });
   assert.deepEqual([broken.status, await counted()], [400, before]);
   assert.equal((await call(a, "POST", "/v1/work:batch", { body: many(batchMax + 1) })).status, 400);
+  // Its text is no longer than a body may be, and what the database makes of it is longer than an input may be.
+  const input = Array.from({ length: 60_000 }, () => 1);
+  for (const [path, body, pointer] of [
+    ["/v1/work", { name: "plain", version: "1", input }, "/input"],
+    ["/v1/work:batch", many(3, { input }), "/items/2/input"],
+  ] as const) {
+    const large = await call(a, "POST", path, { body });
+    assert.deepEqual([large.status, large.problem().code], [400, "invalid_request"]);
+    assert.deepEqual(
+      large.problem().errors?.map((error) => error.pointer),
+      [pointer],
+    );
+  }
+  assert.equal(await counted(), before);
   const whole = await call(a, "POST", "/v1/work:batch", { body: many(batchMax), key: "a-batch" });
   assert.deepEqual([whole.status, await counted()], [201, before + batchMax]);
   assert.equal(new Set(whole.json<WorkReceipts>().items.map(({ id }) => id)).size, batchMax);
