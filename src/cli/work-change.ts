@@ -10,6 +10,8 @@ import { spelled } from "./program-name.ts";
 import { strictJsonFile } from "./strict-json.ts";
 import { instantText } from "./time-text.ts";
 import { visible } from "./visible.ts";
+import { explained, type WorkVerb } from "./work-refusal.ts";
+import { suspendedSentence } from "./work-words.ts";
 
 interface SubmitFlags extends ServerFlags {
   readonly version: string;
@@ -70,7 +72,9 @@ export function cancel(
   typed: readonly string[],
   flags: ServerFlags & { readonly reason?: string },
 ): Promise<void> {
-  return each(context, typed, flags, (client, id) => client.cancelWork(id, { reason: flags.reason }));
+  return each(context, "cancel", typed, flags, (client, id) =>
+    client.cancelWork(id, { reason: flags.reason }),
+  );
 }
 
 export function change(
@@ -89,7 +93,7 @@ export function change(
         return client.suspendWork(id);
     }
   };
-  return each(context, typed, flags, call);
+  return each(context, verb, typed, flags, call);
 }
 
 interface ResolveFlags extends ServerFlags {
@@ -105,12 +109,13 @@ export async function resolve(context: CommandContext, typed: string, flags: Res
     throw new UsageError("--result is for what was applied");
   const result = flags.result === undefined ? {} : { result: await strictJsonFile(flags.result) };
   const proof = { verdict, note, ...(attempt === undefined ? {} : { attempt }), ...result };
-  await each(context, [typed], flags, (client, id) => client.resolveWork(id, proof));
+  await each(context, "resolve", [typed], flags, (client, id) => client.resolveWork(id, proof));
 }
 
 /** One that is refused does not keep the others from it. */
 async function each(
   context: CommandContext,
+  verb: WorkVerb,
   typed: readonly string[],
   flags: ServerFlags,
   call: (client: Client, id: string) => Promise<WorkView>,
@@ -120,7 +125,11 @@ async function each(
   let failed: unknown;
   for (const text of typed) {
     try {
-      await printChanged(context, flags, await call(client, await workIdOf(client, text)));
+      const id = await workIdOf(client, text);
+      const changed = await call(client, id).catch(async (error: unknown) => {
+        throw await explained(client, verb, id, error);
+      });
+      await printChanged(context, flags, changed);
     } catch (error) {
       if (typed.length === 1) throw error;
       if (flags.output === "json") await terminal.err(`${JSON.stringify({ error: failureOf(error) })}\n`);
@@ -135,6 +144,9 @@ async function printChanged(context: CommandContext, { output }: ServerFlags, wo
   if (output === "json") return context.terminal.out(`${JSON.stringify(work)}\n`);
   if (output === "yaml") return printValue(context, output, work);
   if (output === "name") return context.terminal.out(`work/${work.id}\n`);
+  if (work.suspended !== null && work.state === "suspended") {
+    return context.terminal.out(`${work.id} is suspended: ${suspendedSentence(work.suspended.reason)}\n`);
+  }
   const due = work.next_due_at === null ? "" : `, due at ${instantText(work.next_due_at)}`;
   await context.terminal.out(`${work.id} is ${work.state}${due}\n`);
 }

@@ -47,7 +47,13 @@ const safetyWords: Readonly<Record<string, string>> = {
 };
 
 /** A state alone says what; this says what has to happen for it to change. */
-function stateSentence({ state, suspended, next_due_at: due, lease, finished_at }: WorkDetail): string {
+export function stateSentence({
+  state,
+  suspended,
+  next_due_at: due,
+  lease,
+  finished_at,
+}: WorkDetail): string {
   const by = lease === null ? "" : ` by ${lease.holder}, whose lease lasts until ${instantText(lease.until)}`;
   switch (state) {
     case "pending":
@@ -63,7 +69,7 @@ function stateSentence({ state, suspended, next_due_at: due, lease, finished_at 
     case "reconciling":
       return "reconciling: its version's reconciler is asked what the lost attempt did";
     case "suspended":
-      return `suspended: ${suspended === null ? "nobody knows why" : spelled(suspendedWords[suspended.reason])}`;
+      return `suspended: ${suspended === null ? "nobody knows why" : suspendedSentence(suspended.reason)}`;
     case "succeeded":
     case "succeeded_after_cancel_requested":
     case "failed":
@@ -79,6 +85,11 @@ const suspendedWords = {
   tenant_disabled: "its tenant is disabled for good",
   operator: "an operator took it out; `holdfast work release ID` puts it back",
 } as const;
+
+/** Why it is out of its line, and what puts it back. */
+export function suspendedSentence(reason: keyof typeof suspendedWords): string {
+  return spelled(suspendedWords[reason]);
+}
 
 function policySentence(work: WorkDetail, plan: WorkDetail["plan"]): string {
   const { attempts_max: most, retry } = work;
@@ -170,14 +181,17 @@ function attemptMoments(
     moments.push({ at: ended, text: `Attempt ${number} ${endedWords[outcome] ?? outcome}${why}.` });
   }
   if (proof !== null) {
-    const note = proof.note === null ? "" : `: ${visible(proof.note)}`;
-    const verdict = proof.verdict === "applied" ? "has happened" : "has not happened";
-    moments.push({
-      at: proof.at,
-      text: `${visible(proof.by)} settled attempt ${number}: its effect ${verdict}${note}.`,
-    });
+    moments.push({ at: proof.at, text: `${proofSentence(number, proof)}.` });
   }
   return moments;
+}
+
+export function proofSentence(
+  attempt: number,
+  { by, verdict, note }: NonNullable<WorkDetail["attempt_log"][number]["proof"]>,
+): string {
+  const happened = verdict === "applied" ? "has happened" : "has not happened";
+  return `${visible(by)} settled attempt ${attempt}: its effect ${happened}${note === null ? "" : `: ${visible(note)}`}`;
 }
 
 const endedWords: Readonly<Record<string, string>> = {

@@ -66,7 +66,20 @@ test("W9 W12: work is submitted from the command line once by its key, listed, a
   const resolve = ["work", "resolve", id, "--verdict", "not_applied"];
   assert.equal((await holdfast(resolve)).code, exitCodes.usage, "how it is known has to be said");
   await clock.advance(seconds(1));
-  assert.equal(await told([...resolve, "--note", "asked the bank"]), `${id} is suspended\n`);
+  assert.match(
+    await told([...resolve, "--note", "asked the bank"]),
+    new RegExp(
+      `^${id} is suspended: its last attempt did nothing; .*work requeue ID\\S* has it tried again\n$`,
+    ),
+  );
+  const twice = await holdfast([...resolve, "--note", "asked them twice"]);
+  assert.equal(twice.code, exitCodes.conflict);
+  assert.match(
+    twice.stderr,
+    new RegExp(
+      `^error: ${id} can't be resolved: it is suspended: its last attempt did nothing; .+ has it tried again\\. caller-1 settled attempt 1: its effect has not happened: asked the bank\\.\n  \\S+.* describe work ID\\S tells everything`,
+    ),
+  );
   await clock.advance(seconds(1));
   assert.match(await told(["work", "requeue", `work/${id}`]), /^\S+ is retry_wait, due at /);
   await clock.advance(seconds(28));
@@ -102,7 +115,10 @@ test("W9 W12: work is submitted from the command line once by its key, listed, a
 
 test("W11: several items are suspended, released and cancelled in one line; one that is refused does not keep the others from it", async () => {
   const ids = [await api.submit({ queue: "mail" }), await api.submit({ queue: "mail" })];
-  assert.equal(await told(["work", "suspend", ...ids]), ids.map((id) => `${id} is suspended\n`).join(""));
+  const suspended = (await told(["work", "suspend", ...ids])).trim().split("\n");
+  for (const [place, line] of suspended.entries()) {
+    assert.match(line, new RegExp(`^${ids[place]} is suspended: an operator took it out; .*work release ID`));
+  }
   const names = await told(["get", "work", "--reason", "operator", "-o", "name"]);
   assert.deepEqual(names.trim().split("\n").toSorted(), ids.map((id) => `work/${id}`).toSorted());
   const [first = "", second = ""] = ids;
@@ -110,6 +126,10 @@ test("W11: several items are suspended, released and cancelled in one line; one 
   const mixed = await holdfast(["work", "release", first, second]);
   assert.equal(mixed.code, exitCodes.conflict);
   assert.match(mixed.stdout, new RegExp(`^${second} is pending`));
+  assert.match(
+    mixed.stderr,
+    new RegExp(`^error: ${first} can't be released: it is pending: its first attempt is due`),
+  );
   const cancelled = await told(["work", "cancel", ...ids, "--reason", "not wanted", "-o", "json"]);
   assert.deepEqual(
     cancelled
@@ -117,6 +137,22 @@ test("W11: several items are suspended, released and cancelled in one line; one 
       .split("\n")
       .map((one) => (JSON.parse(one) as { state: string }).state),
     ["cancelled_before_effect", "cancelled_before_effect"],
+  );
+  for (const [verb, words] of [
+    ["suspend", "suspended"],
+    ["requeue", "requeued"],
+  ] as const) {
+    const late = await holdfast(["work", verb, first]);
+    assert.equal(late.code, exitCodes.conflict);
+    assert.match(
+      late.stderr,
+      new RegExp(`^error: ${first} can't be ${words}: it is cancelled_before_effect at `),
+    );
+  }
+  const settled = await holdfast(["work", "resolve", first, "--verdict", "applied", "--note", "seen"]);
+  assert.match(
+    settled.stderr,
+    /it is cancelled_before_effect at .+ No attempt of it has an unknown outcome\./,
   );
   assert.equal(
     (await holdfast(["describe", "work", "00000000-0000-7000-8000-000000000000"])).code,

@@ -91,15 +91,12 @@ export function pendingMigrations(
     if (applied.version !== migration.version || applied.name !== migration.name) {
       throw new HoldfastError(
         "schema_drift",
-        `the store has ${label} where this release has ${migrationLabel(migration)}; ${resetHint}`,
+        `the store has ${label} where this release has ${migrationLabel(migration)}`,
       );
     }
     if (applied.checksum !== migration.checksum) {
-      throw new HoldfastError("schema_drift", `${label} was applied with other bytes; ${resetHint}`);
+      throw new HoldfastError("schema_drift", `${label} was applied with other bytes`);
     }
   }
   return migrations.slice(history.length);
 }
-
-const resetHint =
-  "a development store is made anew by `holdfast dev --reset`; anywhere else, use the release's own files";
