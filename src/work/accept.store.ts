@@ -10,11 +10,11 @@ import {
 } from "../core/time.ts";
 import type { WorkItem, WorkReceipt } from "../wire/work.ts";
 import type { WorkDefinition } from "./define.ts";
-import { isTooLarge, namedTooLarge } from "./item.ts";
+import { isTooLarge, namedTooLarge, type SubmitItem } from "./item.ts";
 import { durationMax } from "./plan.ts";
 import type { Policy } from "./policy.ts";
 import type { EffectSafety } from "./safety.ts";
-import { prepared, type SubmitItem } from "./submit.ts";
+import { prepared } from "./submit.ts";
 import { type ReadTermsRow, readTerms } from "./version.sql.ts";
 import { submitWork } from "./work.sql.ts";
 

@@ -1,12 +1,35 @@
 import { HoldfastError } from "../core/errors.ts";
 import { isUuid } from "../core/ids.ts";
 import { constraintOf } from "../core/postgres/sqlstate.ts";
+import type { Instant, Microseconds } from "../core/time.ts";
 import { queuePattern } from "./define.ts";
 import { refuseUnknown } from "./known-names.ts";
 import { durationMax, lastInstant } from "./plan.ts";
 import type { Policy } from "./policy.ts";
-import type { SubmitItem, SubmitOptions } from "./submit.ts";
 import { type Place, refusal, storedBytes, tooLargeText } from "./value.ts";
+
+/** What may be said of one item beside its input. */
+export interface SubmitOptions {
+  /** The command's id, and the item's: a UUID. Made when it is left out. */
+  readonly id?: string;
+  /** The same key again, with the same request, resolves to the same item. */
+  readonly key?: string;
+  /** D: no attempt begins, and no success counts, from then on. Never extended. Not for legacy work. */
+  readonly deadline?: Instant;
+  /** Eligible only after this pause. A plan counts from acceptance and takes none. */
+  readonly delay?: Microseconds;
+  readonly queue?: string;
+  /** 0 is the most urgent; 2 when left out. */
+  readonly priority?: 0 | 1 | 2 | 3;
+  /** The effect's key at its provider, for `provider_keyed`; the item's id when left out. */
+  readonly providerKey?: string;
+  /** Items of one key share a circuit breaker, when their version has one. */
+  readonly circuitKey?: string;
+}
+
+export interface SubmitItem<Input> extends SubmitOptions {
+  readonly input: Input;
+}
 
 const optionNames = {
   id: true,

@@ -9,7 +9,7 @@ import type { Database } from "../core/postgres/transition.ts";
 import { checkCompatibility } from "../core/schema/compatibility.ts";
 import type { WorkDefinition } from "./define.ts";
 import type { Work } from "./handle.ts";
-import { isTooLarge, namedTooLarge, submissionNames } from "./item.ts";
+import { isTooLarge, namedTooLarge, type SubmitItem, type SubmitOptions, submissionNames } from "./item.ts";
 import { refuseUnknown } from "./known-names.ts";
 import { isOpenedWork, type OpenedWork } from "./opened.ts";
 import { shareSubmissions } from "./submissions.ts";
@@ -18,8 +18,6 @@ import {
   type PreparedItem,
   prepared,
   type Queryable,
-  type SubmitItem,
-  type SubmitOptions,
   type Submitted,
   submitAlone,
   submitOn,

@@ -21,9 +21,10 @@ export {
   WorkFailure,
 } from "./define.ts";
 export type { Work } from "./handle.ts";
+export type { SubmitItem, SubmitOptions } from "./item.ts";
 export { type OpenWorkOptions, openWork, type Submission, submit, submitAll } from "./open.ts";
 export type { AttemptPlan } from "./plan.ts";
 export { deadlineOnly, legacy, type Policy, planned, type Retry } from "./policy.ts";
 export type { EffectSafety } from "./safety.ts";
-export type { Queryable, SubmitItem, SubmitOptions, Submitted } from "./submit.ts";
+export type { Queryable, Submitted } from "./submit.ts";
 export { createWorker, type Worker, type WorkerOptions } from "./worker.ts";

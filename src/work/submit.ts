@@ -1,35 +1,12 @@
 import { uuidv7 } from "../core/ids.ts";
 import { encodeParameters } from "../core/postgres/codecs.ts";
 import { isRetryable, translate } from "../core/postgres/sqlstate.ts";
-import { formatInstant, type Instant, instant, type Microseconds, seconds } from "../core/time.ts";
+import { formatInstant, type Instant, instant, seconds } from "../core/time.ts";
 import type { WorkDefinition } from "./define.ts";
 import { fingerprint } from "./fingerprint.ts";
-import { checkItem, placeOf } from "./item.ts";
+import { checkItem, placeOf, type SubmitItem } from "./item.ts";
 import { kept } from "./value.ts";
 import { submitWork } from "./work.sql.ts";
-
-/** What may be said of one item beside its input. */
-export interface SubmitOptions {
-  /** The command's id, and the item's: a UUID. Made when it is left out. */
-  readonly id?: string;
-  /** The same key again, with the same request, resolves to the same item. */
-  readonly key?: string;
-  /** D: no attempt begins, and no success counts, from then on. Never extended. Not for legacy work. */
-  readonly deadline?: Instant;
-  /** Eligible only after this pause. A plan counts from acceptance and takes none. */
-  readonly delay?: Microseconds;
-  readonly queue?: string;
-  /** 0 is the most urgent; 2 when left out. */
-  readonly priority?: 0 | 1 | 2 | 3;
-  /** The effect's key at its provider, for `provider_keyed`; the item's id when left out. */
-  readonly providerKey?: string;
-  /** Items of one key share a circuit breaker, when their version has one. */
-  readonly circuitKey?: string;
-}
-
-export interface SubmitItem<Input> extends SubmitOptions {
-  readonly input: Input;
-}
 
 /** What an identity resolved to. */
 export interface Submitted {
