@@ -68,7 +68,7 @@ export function planText(plan: SchemaPlan): string {
   return lines([
     ...plan.pending.flatMap(plannedText),
     ...plan.online.flatMap(({ name, state, objects }) => [
-      `online ${name} (${state}): \`holdfast schema apply --online\``,
+      `online ${name} (${state}): ${nextOf(state)}`,
       ...(objects ?? []).map((object) => `  makes    ${object}`),
     ]),
   ]);
@@ -130,5 +130,9 @@ function objectsText(count: number): string {
 
 function onlineLeft({ name, state, objects }: OnlineState): string {
   const made = objects === null || objects.length === 0 ? "" : `, ${objects.join(", ")}`;
-  return `online step    ${name} (${state})${made}: \`holdfast schema apply --online\``;
+  return `online step    ${name} (${state})${made}: ${nextOf(state)}`;
+}
+
+function nextOf(state: OnlineState["state"]): string {
+  return state === "running" ? "another session is at it" : "`holdfast schema apply --online`";
 }

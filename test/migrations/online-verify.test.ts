@@ -148,7 +148,7 @@ test("M1: an online step that makes something else than the release says is not 
   assert.equal((await release.verify(database)).online[0]?.state, "interrupted");
 });
 
-test("M3: plan and status say which objects a step has to do with, and the script leaves them out of its checks", async (t) => {
+test("M3: plan and status say which objects a step has to do with, and the script leaves them out of its migrations' checks", async (t) => {
   const { migrations, effects, steps } = release;
   const database = await testDatabase(t);
   const status = await withClient(database.owner, (client) => schemaStatus(client, migrations, { steps }));
@@ -156,7 +156,63 @@ test("M3: plan and status say which objects a step has to do with, and the scrip
     schemaPlan(status, effects).online.map(({ objects }) => objects),
     [["index holdfast.jobs_by_name"], ["index holdfast.tokens_by_hash", "index holdfast.tokens_hash"]],
   );
-  const named = (script: string) => script.includes("'index holdfast.tokens_hash'");
+  const named = (script: string) =>
+    script.split("-- Online steps:")[0]?.includes("'index holdfast.tokens_hash'");
   assert.equal(named(schemaScript(migrations, { from: 11, effects })), true);
   assert.equal(named(schemaScript(migrations, { from: 11, effects, steps })), false);
+});
+
+/** As psql sends a file: statement by statement, each by itself. */
+async function send(database: TestDatabase, script: string): Promise<void> {
+  const statements = script.replaceAll(/^--.*$/gm, "").match(/(?:\$(\w+)\$[^]*?\$\1\$|[^;$])+;/g);
+  assert.ok(statements !== null);
+  await withClient(database.owner, async (client) => {
+    for (const statement of statements) await client.query(statement);
+  });
+}
+
+test("M3: the script prints the online steps after the migrations, in order, and they make what apply --online makes", async (t) => {
+  const { migrations, effects, steps } = release;
+  const [scripted, applied] = [await testDatabase(t), await testDatabase(t)];
+  const script = schemaScript(migrations, { from: newest, effects, steps });
+  assert.match(
+    script,
+    /^-- Online steps: what PostgreSQL can't run in a transaction\. Each statement .+ by itself/m,
+  );
+  const places = [
+    ...steps.map(({ name }) => `-- Online, outside a transaction: ${name} `),
+    "advisory_unlock(7146290580)",
+  ];
+  const found = places.map((text) => script.indexOf(text));
+  assert.ok(!found.includes(-1), script);
+  assert.deepEqual(
+    found,
+    found.toSorted((a, b) => a - b),
+  );
+  assert.ok(found.every((place) => place > script.lastIndexOf("\ncommit;")));
+  // Once alone, and then to the end after it was cut short.
+  await send(scripted, schemaScript(migrations, { from: newest, effects, steps: steps.slice(0, 1) }));
+  assert.deepEqual(
+    (await release.verify(scripted)).online.map(({ state }) => state),
+    ["done", "pending"],
+  );
+  await assert.rejects(send(scripted, script), /the online step 0012_jobs_by_name is done: leave it out/);
+  await send(scripted, schemaScript(migrations, { from: newest, effects, steps: steps.slice(1) }));
+  await release.applyOnline(applied);
+  assert.deepEqual(await release.verify(scripted), await release.verify(applied));
+  assert.deepEqual(await release.applyOnline(scripted), []);
+});
+
+test("M3: a step of the script that makes something else is not recorded as done", async (t) => {
+  const { migrations, effects, steps } = release;
+  const database = await testDatabase(t);
+  const other = steps.map((step) => ({
+    ...step,
+    statements: ["create index concurrently if not exists jobs_by_name on holdfast.jobs (name)"],
+  }));
+  await assert.rejects(
+    send(database, schemaScript(migrations, { from: newest, effects, steps: other })),
+    /missing, or other than migrations make them: index holdfast\.jobs_by_name$/,
+  );
+  assert.equal((await release.verify(database)).online[0]?.state, "interrupted");
 });

@@ -38,7 +38,11 @@ const states = (database: TestDatabase, list: Awaited<ReturnType<typeof steps>>)
   });
 
 /** Kill the session that builds an index, in the middle of it. */
-async function cutShort(database: TestDatabase, build: () => Promise<unknown>): Promise<void> {
+async function cutShort(
+  database: TestDatabase,
+  build: () => Promise<unknown>,
+  meanwhile: () => Promise<void>,
+): Promise<void> {
   // The build has to wait for this transaction's snapshot to end.
   await withClient(database.superuser, async (reader) => {
     await reader.query("begin isolation level repeatable read; select from holdfast.jobs");
@@ -46,6 +50,7 @@ async function cutShort(database: TestDatabase, build: () => Promise<unknown>): 
     const waiting =
       "select pid from pg_stat_activity where datname = current_database() and query like 'create index%' and wait_event_type = 'Lock'";
     await until("the build waits", async () => (await ask(database, waiting)).length === 1);
+    await meanwhile();
     await ask(database, `select pg_terminate_backend(pid) from (${waiting}) w`);
     await cut;
     await reader.query("rollback");
@@ -66,17 +71,26 @@ test("M1: an online step runs outside a transaction, once, and every runtime rol
   assert.deepEqual(status.online, [{ name: "0012_jobs_by_name", state: "done", objects: null }]);
 });
 
-test("M1: an online step that was killed leaves a half-built index, says so, and is taken up again", async (t) => {
+test("M1: an online step is told as running while a session is at it; killed, it leaves a half-built index, says so, and is taken up again", async (t) => {
   const database = await testDatabase(t);
-  const list = await steps(t, { "0012_jobs_by_name.sql": build });
-  await cutShort(database, () => run(database, list));
-  assert.deepEqual(await states(database, list), ["interrupted"]);
+  const list = await steps(t, { "0012_jobs_by_name.sql": build, "0012_later.sql": "select 1;" });
+  await cutShort(
+    database,
+    () => run(database, list),
+    async () => assert.deepEqual(await states(database, list), ["running", "pending"]),
+  );
+  await until("its session has ended", async () => (await states(database, list))[0] !== "running");
+  assert.deepEqual(await states(database, list), ["interrupted", "pending"]);
   const valid =
     "select indisvalid as valid from pg_index where indexrelid = 'holdfast.jobs_by_name'::regclass";
   assert.deepEqual(await ask(database, valid), [{ valid: false }]);
-  assert.equal((await run(database, list)).length, 1);
+  assert.equal((await run(database, list)).length, 2);
   assert.deepEqual(await ask(database, valid), [{ valid: true }]);
-  assert.deepEqual(await ask(database, "select tries from holdfast.schema_online_steps"), [{ tries: 2 }]);
+  assert.deepEqual(await ask(database, "select tries from holdfast.schema_online_steps order by name"), [
+    { tries: 2 },
+    { tries: 1 },
+  ]);
+  assert.deepEqual(await states(database, list), ["done", "done"]);
 });
 
 test("M1: whoever waits to apply holds no snapshot that a step would wait for", async (t) => {

@@ -25,7 +25,7 @@ export function expectedStore(
     const state = online.states[place]?.state ?? "pending";
     if (state === "pending") continue;
     if (step.makes === null) return null;
-    if (state === "interrupted" || !online.complete) {
+    if (state !== "done" || !online.complete) {
       for (const object of touchedBy(step)) open.add(object);
       continue;
     }

@@ -27,8 +27,8 @@ export interface OnlineStep {
 
 export interface OnlineState {
   readonly name: string;
-  /** `interrupted`: it was begun, and is still running or has to be run again. */
-  readonly state: "pending" | "interrupted" | "done";
+  /** `running`: a session is at it. `interrupted`: it was begun, and has to be run again. */
+  readonly state: "pending" | "running" | "interrupted" | "done";
   /** The objects that it adds, changes or removes; null when it is not known. */
   readonly objects: readonly string[] | null;
 }
@@ -67,7 +67,11 @@ export async function onlineStates(
   session: SchemaSession,
   steps: readonly OnlineStep[],
 ): Promise<OnlineState[]> {
+  const before = await runningSteps(session, steps);
   const rows = await recorded(session);
+  // Of one that began between the two looks, only a third one says that somebody is at it.
+  const unclear = rows.some(({ name, finished }) => !finished && !before.has(name));
+  const running = unclear ? new Set([...before, ...(await runningSteps(session, steps))]) : before;
   return steps.map((step) => {
     const { name, checksum } = step;
     const objects = step.makes === null ? null : touchedBy(step);
@@ -76,8 +80,45 @@ export async function onlineStates(
     if (row.finished && row.checksum !== checksum) {
       throw new HoldfastError("schema_drift", `the online step ${name} was run with other bytes`);
     }
-    return { name, state: row.finished ? "done" : "interrupted", objects };
+    const left = running.has(name) ? "running" : "interrupted";
+    return { name, state: row.finished ? "done" : left, objects };
   });
+}
+
+/** Those whose lock a session of this database has. Every role sees locks. */
+async function runningSteps(
+  session: SchemaSession,
+  steps: readonly OnlineStep[],
+): Promise<ReadonlySet<string>> {
+  if (steps.length === 0) return new Set();
+  const held = await rowsOf<{ place: number }>(
+    session,
+    `select step.place::int4 as place
+     from (values ${steps.map((step, place) => `(${String(place)}, ${stepKey(step)})`).join(", ")}) as step (place, key)
+     where exists (select from pg_catalog.pg_locks l
+       where l.locktype = 'advisory' and l.objsubid = 1 and l.granted
+         and l.database = (select d.oid from pg_catalog.pg_database d where d.datname = pg_catalog.current_database())
+         and (l.classid::int8 << 32) | l.objid::int8 = step.key)`,
+  );
+  return new Set(held.flatMap(({ place }) => steps[place]?.name ?? []));
+}
+
+const stepKey = ({ name }: Pick<OnlineStep, "name">) =>
+  `pg_catalog.hashtextextended('holdfast online step ${name}', 0)`;
+
+/**
+ * What stands around a step's statements, here and in the script: the lock of the session by which others see that it
+ * runs, and the record that it began and is done.
+ */
+export function aroundStep(step: Pick<OnlineStep, "name" | "checksum">) {
+  const { name, checksum } = step;
+  return {
+    lock: `select pg_catalog.pg_advisory_lock(${stepKey(step)});`,
+    begun: `insert into holdfast.schema_online_steps as s (name, checksum) values ('${name}', '${checksum}')
+on conflict (name) do update set checksum = excluded.checksum, tries = s.tries + 1;`,
+    done: `update holdfast.schema_online_steps set finished_at = pg_catalog.clock_timestamp() where name = '${name}';`,
+    unlock: `select pg_catalog.pg_advisory_unlock(${stepKey(step)});`,
+  };
 }
 
 async function recorded(session: SchemaSession) {
@@ -141,28 +182,32 @@ export async function runOnlineSteps(
 }
 
 async function runStep(session: SchemaSession, step: OnlineStep, makes: OnlineEffect | null): Promise<void> {
-  await session.query(
-    `insert into holdfast.schema_online_steps as s (name, checksum) values ($1, $2)
-     on conflict (name) do update set checksum = excluded.checksum, tries = s.tries + 1`,
-    [step.name, step.checksum],
-  );
-  for (const [place, statement] of step.statements.entries()) {
+  const { lock, begun, done, unlock } = aroundStep(step);
+  await session.query(lock);
+  try {
+    await session.query(begun);
+    await runStatements(session, step);
+    if (makes !== null) await assertStepMade(session, makes);
+    await session.query(done);
+  } finally {
+    // A dead connection has let go of it already.
+    await session.query(unlock).catch(() => undefined);
+  }
+}
+
+async function runStatements(session: SchemaSession, { name, statements }: OnlineStep): Promise<void> {
+  for (const [place, statement] of statements.entries()) {
     try {
       await session.query(statement);
     } catch (error) {
       const state = sqlstateOf(error);
       if (state === undefined || !(error instanceof Error)) throw error;
-      const detail = `online step ${step.name}, statement ${String(place + 1)}: ${error.message} (${state})`;
+      const detail = `online step ${name}, statement ${String(place + 1)}: ${error.message} (${state})`;
       throw new HoldfastError(state === "55P03" ? "schema_busy" : "migration_failed", detail, {
         cause: error,
       });
     }
   }
-  if (makes !== null) await assertStepMade(session, makes);
-  await session.query(
-    "update holdfast.schema_online_steps set finished_at = pg_catalog.clock_timestamp() where name = $1",
-    [step.name],
-  );
 }
 
 async function assertStepMade(

@@ -2,13 +2,16 @@ import { catalogueQuery, expectedObjects, type MigrationEffect } from "./catalog
 import { historyRow, historyTable } from "./history.ts";
 import { ownerPrelude } from "./migrate.ts";
 import { type Migration, migrationLabel } from "./migrations.ts";
-import { type OnlineStep, touchedBy } from "./online.ts";
+import { aroundStep, type OnlineStep, touchedBy } from "./online.ts";
 import { migrationLock } from "./turn.ts";
 
 export interface ScriptOptions {
   readonly from?: number;
   readonly effects?: readonly MigrationEffect[];
-  /** What they have to do with is left out of the checks: the script can't know which of them have been run. */
+  /**
+   * Printed after the migrations. What they have to do with is left out of the migrations' checks: the script can't
+   * know which of them have been run.
+   */
   readonly steps?: readonly OnlineStep[];
 }
 
@@ -17,7 +20,8 @@ export interface ScriptOptions {
  * migrations give the same bytes. It makes the checks that apply makes: server and owner; the lock that whoever
  * applies takes; each transaction refuses a store that isn't exactly at the version before it or has other bytes, so
  * running the script twice, or from the wrong version, changes nothing; and, given what the migrations make, the
- * catalogue before the first and inside the last.
+ * catalogue before the first and inside the last. The online steps come last, each with the record of it and refused
+ * where it is done.
  */
 export function schemaScript(migrations: readonly Migration[], options: ScriptOptions = {}): string {
   const from = options.from ?? 0;
@@ -50,6 +54,7 @@ export function schemaScript(migrations: readonly Migration[], options: ScriptOp
       "",
     );
   }
+  parts.push(...onlineSteps(options.steps ?? [], last));
   parts.push(`select pg_catalog.pg_advisory_unlock(${String(migrationLock)});`, "");
   return parts.join("\n");
 }
@@ -74,6 +79,55 @@ begin
   end if;
 end
 $version$;`;
+}
+
+function onlineSteps(steps: readonly OnlineStep[], version: number): string[] {
+  const own = steps.filter(({ after }) => after <= version);
+  if (own.length === 0) return [];
+  return [
+    "-- Online steps: what PostgreSQL can't run in a transaction. Each statement has to be sent by itself and outside of",
+    "-- one (psql without --single-transaction does), while everything goes on; each step may wait until later. The script",
+    "-- can't know which are done: leave out those that `holdfast schema status` doesn't name, or it stops at them. One that",
+    "-- was interrupted begins again.",
+    "set role holdfast_owner;",
+    "set search_path = '';",
+    "set statement_timeout = 0;",
+    "set lock_timeout = '1h';",
+    assertVersion(version),
+    "",
+    ...own.flatMap(onlineStep),
+    "reset lock_timeout;",
+    "reset statement_timeout;",
+    "reset search_path;",
+    "reset role;",
+    "",
+  ];
+}
+
+function onlineStep(step: OnlineStep): string[] {
+  const { lock, begun, done, unlock } = aroundStep(step);
+  return [
+    `-- Online, outside a transaction: ${step.name}  sha256 ${step.checksum}`,
+    `do $step$
+begin
+  if exists (select from holdfast.schema_online_steps where name = '${step.name}' and finished_at is not null) then
+    raise exception 'the online step ${step.name} is done: leave it out';
+  end if;
+end
+$step$;`,
+    lock,
+    begun,
+    ...step.statements.map((statement) => (statement.endsWith(";") ? statement : `${statement}\n;`)),
+    ...(step.makes === null
+      ? []
+      : assertLines([
+          ...Object.entries(step.makes.objects),
+          ...step.makes.removed.map((object): [string, null] => [object, null]),
+        ])),
+    done,
+    unlock,
+    "",
+  ];
 }
 
 function assertBefore(applied: readonly Migration[], options: ScriptOptions): string[] {
@@ -111,10 +165,15 @@ function assertObjects(migrations: readonly Migration[], { effects, steps = [] }
   const expected = effects === undefined ? null : expectedObjects(effects, migrations);
   if (expected === null) return [];
   const touched = new Set(steps.flatMap(touchedBy));
-  const rows = [...expected]
-    .filter(([object]) => !touched.has(object))
-    .sort(([a], [b]) => (a < b ? -1 : 1))
-    .map(([object, hash]) => `      ('${object.replaceAll("'", "''")}', '${hash}')`)
+  return assertLines([...expected].filter(([object]) => !touched.has(object)));
+}
+
+/** Each object as its hash has it; null: there is none of that name. */
+function assertLines(objects: readonly (readonly [object: string, hash: string | null])[]): string[] {
+  const rows = objects
+    .toSorted(([a], [b]) => (a < b ? -1 : 1))
+    .map(([object, hash]) => [object.replaceAll("'", "''"), hash === null ? "null::text" : `'${hash}'`])
+    .map(([object, hash]) => `      ('${object}', ${hash})`)
     .join(",\n");
   return [
     `do $catalogue$
@@ -128,10 +187,11 @@ ${catalogueQuery}
   from (values
 ${rows}
     ) as expected (object, hash)
-  where not exists (
+  where (expected.hash is null) = exists (
     select from found
     where found.object = expected.object
-      and expected.hash = substr(encode(sha256(convert_to(found.line, 'UTF8')), 'hex'), 1, 16));
+      and (expected.hash is null
+        or expected.hash = substr(encode(sha256(convert_to(found.line, 'UTF8')), 'hex'), 1, 16)));
   if wrong is not null then
     raise exception 'missing, or other than migrations make them: %', wrong;
   end if;
