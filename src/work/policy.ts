@@ -1,5 +1,6 @@
 import { HoldfastError } from "../core/errors.ts";
 import { type Instant, instant, type Microseconds, seconds } from "../core/time.ts";
+import { refuseUnknown } from "./known-names.ts";
 import { type AttemptPlan, checkedPlan, durationMax, later, offsetsMax, slotAt } from "./plan.ts";
 
 /** The stored retry policy of every kind (W3). Planned Work counts its attempts and pauses by its plan instead. */
@@ -29,21 +30,29 @@ interface Common {
   readonly lease?: Microseconds;
 }
 
+const commonNames: ReadonlySet<string> = new Set(["elapsed", "lease"]);
+const retryNames: ReadonlySet<string> = new Set([...commonNames, "attempts", "initial", "longest"]);
+const planNames: ReadonlySet<string> = new Set(["version", "offsets", "circuit"]);
+
 const day = seconds(86_400);
 const anHour = seconds(3_600);
 
 /** The delay is counted from the completion before. No timing fact is stored, and no deadline can be given. */
 export function legacy(options: Common & Partial<Retry> = {}): Policy {
+  refuseUnknown(options, retryNames, []);
   return checked({ ...common(options), kind: "legacy", retry: retryOf(options), plan: null });
 }
 
 /** Retries like legacy Work, until the deadline that each submission brings. */
 export function deadlineOnly(options: Common & Partial<Retry> = {}): Policy {
+  refuseUnknown(options, retryNames, []);
   return checked({ ...common(options), kind: "deadline", retry: retryOf(options), plan: null });
 }
 
 /** Attempts at fixed offsets from acceptance, within the circuit window. A submission may bring a deadline, too. */
 export function planned(plan: AttemptPlan, options: Common = {}): Policy {
+  refuseUnknown(plan, planNames, []);
+  refuseUnknown(options, commonNames, []);
   const { offsets, circuit } = checkedPlan(plan);
   const zero = seconds(0);
   const elapsed = options.elapsed ?? (circuit > day ? circuit : day);

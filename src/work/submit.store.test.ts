@@ -289,6 +289,11 @@ test("W9: a member that means nothing is refused and the one that was meant is n
     () => defineWork({ ...note, retries: 2 } as never),
     says(/^(digest|retries) means nothing here/),
   );
+  assert.throws(() => legacy({ atempts: 2 } as never), says(/did you mean `attempts`\?$/));
+  assert.throws(
+    () => planned({ version: "p", offsets: [seconds(0)], circuit: seconds(1) }, { attempts: 2 } as never),
+    says(/^attempts means nothing here; known are elapsed, lease$/),
+  );
   await assert.rejects(
     openWork({ database: "", tennant: "acme" } as never),
     says(/did you mean `tenant`\?$/),
