@@ -12,6 +12,11 @@ export function canonicalDigest(value: unknown): string {
  */
 export function canonicalJson(value: unknown): string {
   refuseLoss(value);
+  return canonicalText(value);
+}
+
+/** The same of a value that is known to be carried without loss: a second look at it costs as much as a sixth of this. */
+export function canonicalText(value: unknown): string {
   const text = canonicalize(value);
   if (text === undefined) throw new TypeError("not a JSON value");
   return text;

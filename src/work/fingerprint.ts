@@ -1,9 +1,12 @@
 import { createHash } from "node:crypto";
-import { canonicalJson } from "../core/canonical.ts";
+import { canonicalText } from "../core/canonical.ts";
 import { formatInstant, type Instant, type Microseconds } from "../core/time.ts";
 import type { Policy } from "./policy.ts";
 
-/** What a submission asks for, and nothing that the server decides: never its acceptance time (W9). */
+/**
+ * What a submission asks for, and nothing that the server decides: never its acceptance time (W9). All of it has been
+ * checked: JSON carries it without loss.
+ */
 export interface Request {
   readonly name: string;
   readonly version: string;
@@ -27,12 +30,12 @@ export function fingerprint(request: Request, policy: Policy): string {
 
 /** The bytes of v1, RFC 8785. Frozen: fingerprint-v1.json holds vectors of them. */
 export function fingerprintText1(request: Request): string {
-  return canonicalJson({ schema: "work-fingerprint-v1", ...content(request) });
+  return canonicalText({ schema: "work-fingerprint-v1", ...content(request) });
 }
 
 /** Durations and instants are text: JSON's numbers end before theirs. */
 export function fingerprintText2(request: Request, { plan, retry, elapsed, lease }: Policy): string {
-  return canonicalJson({
+  return canonicalText({
     schema: "work-fingerprint-v2",
     ...content(request),
     execution_policy_schema: "work-execution-v1",
