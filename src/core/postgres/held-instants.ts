@@ -7,10 +7,11 @@ export type HeldInstants = BigInt64Array<SharedArrayBuffer>;
 
 const over = -1n;
 
-export function heldInstants(ms: readonly number[]): HeldInstants {
+/** Null is one that is over. */
+export function heldInstants(ms: readonly (number | null)[]): HeldInstants {
   const cells = new BigInt64Array(new SharedArrayBuffer((1 + ms.length) * BigInt64Array.BYTES_PER_ELEMENT));
-  cells[0] = BigInt(ms.length);
-  for (const [place, at] of ms.entries()) cells[1 + place] = micros(at);
+  cells[0] = BigInt(ms.filter((at) => at !== null).length);
+  for (const [place, at] of ms.entries()) cells[1 + place] = at === null ? over : micros(at);
   return cells;
 }
 
@@ -30,9 +31,9 @@ export function setHeld(cells: HeldInstants, place: number, ms: number): void {
   if (before !== over) Atomics.compareExchange(cells, 1 + place, before, micros(ms));
 }
 
-/** It is over: dropped or lost. True when it was the last one. */
-export function endHeld(cells: HeldInstants, place: number): boolean {
-  return Atomics.exchange(cells, 1 + place, over) !== over && Atomics.sub(cells, 0, 1n) === 1n;
+/** It is over: dropped or lost. */
+export function endHeld(cells: HeldInstants, place: number): void {
+  if (Atomics.exchange(cells, 1 + place, over) !== over) Atomics.sub(cells, 0, 1n);
 }
 
 const micros = (ms: number) => BigInt(Math.floor(ms * 1_000));

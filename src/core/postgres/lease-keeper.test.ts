@@ -107,6 +107,26 @@ test("G5: an event loop that is blocked for longer than the lease loses nothing"
   assert.deepEqual(lost, []);
 });
 
+test("G5: what was taken just before the event loop was blocked is renewed as well, and what is over by then is not", async (t) => {
+  const kernel = await openKernel(t);
+  // With so much time the thread hears of it later than when it was taken.
+  const { keeper, kept, first, holder, lost } = await keeping(kernel, {
+    leases: 2,
+    lease: seconds(3),
+    stallMs: 1_500,
+  });
+  blockEventLoop(1_200);
+  const over = kept[1];
+  assert.ok(over);
+  keeper.drop(over);
+  await rounds(keeper, 2);
+  const renewed = await stored(kernel, first);
+  assert.equal(renewed.holder, holder);
+  assert.ok(renewed.wake_at.getTime() > Number(first.expiresAt / 1_000n));
+  assert.equal((await stored(kernel, over)).wake_at.getTime(), Number(over.expiresAt / 1_000n));
+  assert.deepEqual(lost, []);
+});
+
 test("G5: a process that hangs for longer than its stall limit loses its leases, and is told", async (t) => {
   const kernel = await openKernel(t);
   const { keeper, first, lost } = await keeping(kernel, { stallMs: 400 });

@@ -4,7 +4,7 @@
  * the database refuses to renew what has expired.
  */
 import { setTimeout as delay } from "node:timers/promises";
-import { parentPort, receiveMessageOnPort, workerData } from "node:worker_threads";
+import { parentPort, workerData } from "node:worker_threads";
 import { endIncarnation } from "../incarnation.sql.ts";
 import { renewLeases } from "../lease.sql.ts";
 import { getShared, monotonicMs, setShared } from "../monotonic.ts";
@@ -50,19 +50,14 @@ const line = openLine({
 
 port.on("message", (message: ToThread) => {
   if (message === "close") closing.abort();
-  endPause();
+  else for (const block of message) takeIn(block);
+  if (closing.signal.aborted) endPause();
 });
 
-/** What has been put into the queue since the last look. */
-function takeIn(): void {
-  for (;;) {
-    const received = receiveMessageOnPort(settings.queue);
-    if (received === undefined) return;
-    const block = received.message as HeldBlock;
-    blocks.push(block);
-    if (blocks.length >= sweepAt) sweep();
-    roundWithin(block.untilMs - monotonicMs() - (settings.leaseMs - settings.renewMs));
-  }
+function takeIn(block: HeldBlock): void {
+  blocks.push(block);
+  if (blocks.length >= sweepAt) sweep();
+  roundWithin(block.untilMs - monotonicMs() - (settings.leaseMs - settings.renewMs));
 }
 
 function roundWithin(ms: number): void {
@@ -106,11 +101,10 @@ function giveUp({ block, place }: Held): void {
 
 async function pauseUntilRound(): Promise<void> {
   while (!closing.signal.aborted) {
-    takeIn();
     const restMs = nextRoundAt - monotonicMs();
     if (restMs <= 0) return;
     await new Promise<void>((resolve) => {
-      const timer = setTimeout(resolve, Math.min(restMs, settings.takeInMs));
+      const timer = setTimeout(resolve, restMs);
       endPause = () => {
         clearTimeout(timer);
         resolve();
@@ -121,7 +115,6 @@ async function pauseUntilRound(): Promise<void> {
 
 /** How long until the next round. */
 async function round(): Promise<number> {
-  takeIn();
   const leases = living();
   // A main loop that stands still can't notice that it should stop: its leases go to somebody who can act.
   if (monotonicMs() - getShared(settings.tickedAt) > settings.stallMs)
@@ -183,5 +176,4 @@ if (client !== undefined) {
   await Promise.race([ending, delay(answerMaxMs, undefined, { ref: false })]);
 }
 await line.close();
-settings.queue.close();
 port.close();

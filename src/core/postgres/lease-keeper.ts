@@ -1,6 +1,6 @@
 import { extname } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import { MessageChannel, type MessagePort, Worker } from "node:worker_threads";
+import { Worker } from "node:worker_threads";
 import { HoldfastError } from "../errors.ts";
 import type { IncarnationId } from "../ids.ts";
 import type { HeldLease } from "../lease.ts";
@@ -37,7 +37,7 @@ export interface LeaseKeeper {
   hold(lease: HeldLease): KeptLease;
   /** No longer renewed, without aborting its signal: it was returned, or its resource is finished. */
   drop(lease: TimedLease): void;
-  /** Many of one kind, told to the thread together and not when they are dropped: for thousands a second. */
+  /** Many of one kind, told to the thread together, and not at all when they are dropped soon: for thousands a second. */
   holdAll(leases: readonly TimedLease[]): readonly KeptOne[];
   /** When the last successful round began, on the monotonic clock; null before the first. For readiness. */
   readonly lastRenewedAt: number | null;
@@ -56,9 +56,6 @@ export interface KeeperSettings {
   readonly leaseMs: number;
   readonly renewMs: number;
   readonly stallMs: number;
-  /** The thread looks here for what is to be held, once in `takeInMs` and when it is woken: most is over by then. */
-  readonly queue: MessagePort;
-  readonly takeInMs: number;
   /** When the main loop last ran. */
   readonly tickedAt: SharedInstant;
   /** When the last successful round began; 0 before the first. */
@@ -81,11 +78,10 @@ export interface HeldBlock {
   readonly untilMs: number;
 }
 
-/** What the queue has, it takes in by itself, sooner when it is woken. */
-export type ToThread = "wake" | "close";
+export type ToThread = readonly HeldBlock[] | "close";
 
-/** How long what is to be held may lie in the queue: to wake the thread for each costs more than to renew it. */
-const takeInMs = 500;
+/** How long the thread may not know of a lease: most are over by then, and to wake it for each costs more than to run them. */
+const tellWithinMs = 500;
 
 export type FromThread =
   | { readonly type: "lost"; readonly block: number; readonly place: number }
@@ -112,18 +108,20 @@ export function startLeaseKeeper(options: {
   readonly onLost?: (lease: TimedLease) => void;
 }): LeaseKeeper {
   const stallMs = options.stallMs ?? stallMaxMs;
-  const settings: Omit<KeeperSettings, "queue"> = {
+  const settings: KeeperSettings = {
     connection: options.settings,
     name: `${options.name ?? "holdfast"}/keeper`,
     holder: options.holder,
     leaseMs: toMilliseconds(options.leaseUs ?? leaseTime),
     renewMs: options.renewMs ?? renewEveryMs,
     stallMs,
-    takeInMs,
     tickedAt: sharedInstant(monotonicMs()),
     renewedAt: sharedInstant(0),
   };
-  const blocks = new Map<number, { readonly held: HeldBlock; readonly kept: readonly Kept[] }>();
+  const blocks = new Map<number, Block>();
+  /** Those that the thread does not know of yet. */
+  let untold: Block[] = [];
+  let telling: NodeJS.Timeout | undefined;
   /** Those that were taken one at a time, by their names: they are dropped by these. */
   const alone = new Map<string, Kept>();
   let blockId = 0;
@@ -134,20 +132,16 @@ export function startLeaseKeeper(options: {
   let closing = false;
   let timer: NodeJS.Timeout | undefined;
   let checksAt = Number.POSITIVE_INFINITY;
-  let { worker, queue, exited } = spawn();
+  let { worker, exited } = spawn();
 
   const tickMs = Math.max(10, Math.min(500, stallMs / 5));
   const ticking = setInterval(() => setShared(settings.tickedAt, monotonicMs()), tickMs);
   ticking.unref();
   void supervise();
 
-  function spawn(): { readonly worker: Worker; readonly queue: MessagePort; readonly exited: Promise<void> } {
-    const { port1, port2 } = new MessageChannel();
-    port1.unref();
-    const workerData: KeeperSettings = { ...settings, queue: port2 };
+  function spawn(): { readonly worker: Worker; readonly exited: Promise<void> } {
     const thread = new Worker(threadFile(import.meta.url), {
-      workerData,
-      transferList: [port2],
+      workerData: settings,
       name: "lease keeper",
       execArgv: [],
     });
@@ -164,7 +158,7 @@ export function startLeaseKeeper(options: {
       options.onError(error instanceof Error ? error : new Error(String(error)));
     });
     const exited = new Promise<void>((resolve) => thread.once("exit", () => resolve()));
-    return { worker: thread, queue: port1, exited };
+    return { worker: thread, exited };
   }
 
   /** A thread that dies of a fault is replaced; what expires meanwhile is lost by its time. */
@@ -174,30 +168,20 @@ export function startLeaseKeeper(options: {
       if (closing) return;
       await delay(restartPauseMs, undefined, { ref: false });
       if (closing) return;
-      ({ worker, queue, exited } = spawn());
-      for (const { held } of blocks.values()) enqueue(held);
+      ({ worker, exited } = spawn());
+      untold = [...blocks.values()];
+      tell();
     }
   }
 
   function holdAll(leases: readonly TimedLease[]): readonly Kept[] {
-    const [first] = leases;
-    if (first === undefined) return [];
-    const instants = heldInstants(leases.map((lease) => lease.heldUntilMs));
-    const held: HeldBlock = {
-      id: (blockId += 1),
-      kind: first.kind,
-      tenants: leases.map((lease) => lease.tenant).join(","),
-      resources: leases.map((lease) => lease.resource).join(","),
-      epochs: BigInt64Array.from(leases, (lease) => lease.epoch),
-      heldUntil: instants,
-      untilMs: leases.reduce((least, lease) => Math.min(least, lease.heldUntilMs), Number.POSITIVE_INFINITY),
-    };
-    const all = { heldUntil: instants, ended: () => void blocks.delete(held.id), lost };
-    const kept = leases.map((lease, place) => new Kept(lease, all, place));
-    blocks.set(held.id, { held, kept });
-    checkAt(held.untilMs);
-    if (!closing) enqueue(held);
-    return kept;
+    if (leases.length === 0) return [];
+    const id = (blockId += 1);
+    const block = new Block(id, leases, { ended: () => void blocks.delete(id), lost });
+    blocks.set(id, block);
+    checkAt(block.untilMs);
+    if (!closing) tellLater(block);
+    return block.kept;
   }
 
   function lost(lease: TimedLease): void {
@@ -205,12 +189,23 @@ export function startLeaseKeeper(options: {
     options.onLost?.(lease);
   }
 
-  function enqueue(block: HeldBlock): void {
-    // oxlint-disable-next-line unicorn/require-post-message-target-origin -- a port has no origin
-    queue.postMessage(block);
-    // One that came late in its life can't wait until the thread looks, nor for the usual round.
-    const { leaseMs, renewMs } = settings;
-    if (block.untilMs - monotonicMs() - (leaseMs - renewMs) < takeInMs) post("wake");
+  /**
+   * The main loop may stand still for `stallMs` from this moment on. Where the lease outlasts that, with time for a
+   * renewal, the thread hears of it with the others, if it is still held then.
+   */
+  function tellLater(block: Block): void {
+    untold.push(block);
+    const spareMs = block.untilMs - monotonicMs() - tellWithinMs - settings.stallMs;
+    if (spareMs < settings.renewMs / 2) tell();
+    else if (telling === undefined) telling = setTimeout(tell, tellWithinMs).unref();
+  }
+
+  function tell(): void {
+    clearTimeout(telling);
+    telling = undefined;
+    const held = untold.flatMap((block) => block.told() ?? []);
+    untold = [];
+    if (held.length > 0) post(held);
   }
 
   function post(message: ToThread): void {
@@ -266,10 +261,7 @@ export function startLeaseKeeper(options: {
     },
     held() {
       const counts = new Map<string, number>();
-      for (const { held, kept } of blocks.values()) {
-        const living = kept.reduce((count, { over }) => count + (over ? 0 : 1), 0);
-        counts.set(held.kind, (counts.get(held.kind) ?? 0) + living);
-      }
+      for (const { kind, living } of blocks.values()) counts.set(kind, (counts.get(kind) ?? 0) + living);
       return counts;
     },
     async close() {
@@ -277,6 +269,7 @@ export function startLeaseKeeper(options: {
       closing = true;
       atWork();
       clearInterval(ticking);
+      clearTimeout(telling);
       post("close");
       const overdue = setTimeout(() => void worker.terminate(), closeMaxMs);
       await exited;
@@ -286,30 +279,88 @@ export function startLeaseKeeper(options: {
 }
 
 interface OfBlock {
-  readonly heldUntil: HeldInstants;
   /** The last one of the block is over. */
   readonly ended: () => void;
   readonly lost: (lease: TimedLease) => void;
 }
 
+/** What the main thread has of leases that were taken together. */
+class Block {
+  readonly kind: string;
+  /** Of the first of them to expire. */
+  readonly untilMs: number;
+  readonly kept: readonly Kept[];
+  readonly #id: number;
+  readonly #leases: readonly TimedLease[];
+  readonly #of: OfBlock;
+  /** How many are not over. */
+  living: number;
+  #shared: HeldInstants | undefined;
+
+  constructor(id: number, leases: readonly TimedLease[], of: OfBlock) {
+    this.#id = id;
+    this.#leases = leases;
+    this.#of = of;
+    this.kind = leases[0]?.kind ?? "";
+    this.untilMs = leases.reduce(
+      (least, lease) => Math.min(least, lease.heldUntilMs),
+      Number.POSITIVE_INFINITY,
+    );
+    this.living = leases.length;
+    this.kept = leases.map((lease, place) => new Kept(lease, this, place));
+  }
+
+  /** As it crosses to the thread; nothing when all are over. From now on the instants are shared. */
+  told(): HeldBlock | undefined {
+    if (this.living === 0) return undefined;
+    const leases = this.#leases;
+    this.#shared = heldInstants(
+      leases.map((lease, place) => (this.kept[place]?.over ? null : this.until(lease, place))),
+    );
+    return {
+      id: this.#id,
+      kind: this.kind,
+      tenants: leases.map((lease) => lease.tenant).join(","),
+      resources: leases.map((lease) => lease.resource).join(","),
+      epochs: BigInt64Array.from(leases, (lease) => lease.epoch),
+      heldUntil: this.#shared,
+      untilMs: this.untilMs,
+    };
+  }
+
+  until(lease: TimedLease, place: number): number {
+    return this.#shared === undefined ? lease.heldUntilMs : heldUntil(this.#shared, place);
+  }
+
+  end(place: number): void {
+    if (this.#shared !== undefined) endHeld(this.#shared, place);
+    this.living -= 1;
+    if (this.living === 0) this.#of.ended();
+  }
+
+  lost(lease: TimedLease): void {
+    this.#of.lost(lease);
+  }
+}
+
 /** What the main thread has of one lease. It is over when it was dropped or lost. */
 class Kept implements KeptOne {
   readonly #lease: TimedLease;
-  readonly #all: OfBlock;
+  readonly #block: Block;
   readonly #place: number;
   #controller: AbortController | undefined;
   #cancelled = false;
   over = false;
   lost = false;
 
-  constructor(lease: TimedLease, all: OfBlock, place: number) {
+  constructor(lease: TimedLease, block: Block, place: number) {
     this.#lease = lease;
-    this.#all = all;
+    this.#block = block;
     this.#place = place;
   }
 
   get heldUntilMs(): number {
-    return heldUntil(this.#all.heldUntil, this.#place);
+    return this.#block.until(this.#lease, this.#place);
   }
 
   get signal(): AbortSignal {
@@ -321,7 +372,7 @@ class Kept implements KeptOne {
   drop(): void {
     if (this.over) return;
     this.over = true;
-    if (endHeld(this.#all.heldUntil, this.#place)) this.#all.ended();
+    this.#block.end(this.#place);
   }
 
   lose(): void {
@@ -329,7 +380,7 @@ class Kept implements KeptOne {
     this.lost = true;
     this.drop();
     this.#controller?.abort(this.#reason());
-    this.#all.lost(this.#lease);
+    this.#block.lost(this.#lease);
   }
 
   cancel(): void {
