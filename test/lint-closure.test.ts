@@ -14,23 +14,29 @@ const files = {
 };
 
 /** Which files are looked at again when this has changed. */
-function changedBy(change: Partial<Record<keyof typeof files | "shared" | "built", string>>): string[] {
+function changedBy(change: Partial<Record<keyof typeof files | "shared", string>>): string[] {
   const of = (changes: typeof change) => {
-    const { shared = "", built = "", ...texts } = changes;
+    const { shared = "", ...texts } = changes;
     return closureDigests({
       texts: new Map(Object.entries({ ...files, ...texts })),
       shared: [shared],
-      built: [built],
+      named: new Map([["holdfast/work", "src/c.ts"]]),
     });
   };
   const after = of(change);
   return [...of({})].flatMap(([path, digest]) => (after.get(path) === digest ? [] : [path]));
 }
 
-test("a file is linted again when it, or anything that it imports however far, has changed", () => {
+test("a file is checked again when it, or anything that it imports however far, has changed", () => {
   assert.deepEqual(changedBy({}), []);
   assert.deepEqual(changedBy({ "src/alone.ts": "export const z = 1;" }), ["src/alone.ts"]);
-  assert.deepEqual(changedBy({ "src/c.ts": "export type C = 2;" }), ["src/a.ts", "src/b.ts", "src/c.ts"]);
+  assert.deepEqual(changedBy({ "src/c.ts": "export type C = 2;" }), [
+    "src/a.ts",
+    "src/b.ts",
+    "src/c.ts",
+    // By the package's own name for it.
+    "test/consumer.ts",
+  ]);
   assert.deepEqual(changedBy({ "src/program.d.mts": "export const x: string;" }), [
     "src/a.ts",
     "src/b.ts",
@@ -42,5 +48,4 @@ test("all are linted again when what counts for all has changed", () => {
   const all = Object.keys(files);
   assert.deepEqual(changedBy({ shared: "another rule" }), all);
   assert.deepEqual(changedBy({ "src/globals.ts": "declare global { var y: string }" }), all);
-  assert.deepEqual(changedBy({ built: "export declare const submit: 1;" }), ["test/consumer.ts"]);
 });

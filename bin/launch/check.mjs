@@ -3,12 +3,8 @@ import { delimiter, dirname, join } from "node:path";
 
 /** Each check's name and command; programs are those of node_modules/.bin, except node itself. */
 const checks = [
-  ["types", ["tsc", "--project", "."]],
-  // What runs in browsers has other types around it.
-  ["types of the console", ["tsc", "--project", "src/console"]],
-  ["lint", ["oxlint", "--deny-warnings"]],
   // As far as anything changed since it passed: it takes longer than all others together.
-  ["lint by types", ["node", "scripts/lint-types.ts"]],
+  ["types and lint", ["node", "scripts/lint-types.ts"]],
   ["format", ["biome", "check", "--error-on-warnings"]],
   ["architecture", ["node", "--test", "--test-reporter=dot", "test/architecture.test.ts"]],
 ];

@@ -5,7 +5,7 @@ import { browserTests, faultsOf, openBrowser, signIn, widths } from "../support/
 import { type ConsoleStand, consoleStand } from "../support/console-stand.ts";
 import { shellJob } from "../support/stack.ts";
 import { until } from "../support/until.ts";
-import { processorTime, tooWide } from "./in-page.ts";
+import { focusedText, processorTime, scrollBySteps, scrollToEnd, tooWide } from "./in-page.ts";
 
 const markup = `<img src=x onerror="document.title='owned'"><script>document.title='owned'</script>`;
 const tricks = `${markup}\u202ereversed javascript:alert(1)`;
@@ -58,7 +58,7 @@ browserTests("what it shows", (scope) => {
     const press = async (key: string, times = 1) => {
       for (let n = 0; n < times; n += 1) await other.keyboard.press(key);
     };
-    const focused = () => other.evaluate(() => document.activeElement?.textContent?.trim() ?? "");
+    const focused = () => focusedText(other);
     const tabTo = async (text: RegExp) => {
       for (let n = 0; n < 60; n += 1) {
         await press("Tab");
@@ -140,21 +140,14 @@ browserTests("what it shows", (scope) => {
     await until(
       "the last row is there",
       async () => {
-        await page.evaluate(() => scrollTo(0, document.body.scrollHeight));
+        await scrollToEnd(page);
         return page.getByText(/^10,00\d jobs$/).isVisible();
       },
       90_000,
     );
     assert.ok((await page.locator(".rows tbody tr").count()) < 120);
     const steps = 60;
-    const milliseconds = await processorTime(page, () =>
-      page.evaluate(async (count) => {
-        for (let n = 0; n < count; n += 1) {
-          scrollTo(0, 100_000 + 300 * n);
-          await new Promise(requestAnimationFrame);
-        }
-      }, steps),
-    );
+    const milliseconds = await processorTime(page, () => scrollBySteps(page, steps));
     t.diagnostic(`a third of a screen of 10,000 rows takes ${(milliseconds / steps).toFixed(1)} ms`);
     // Of the processor, so that what else a machine does counts little. A frame is 17 ms where nothing else runs.
     assert.ok(milliseconds / steps < 50, `a step took ${milliseconds / steps} ms`);

@@ -14,6 +14,7 @@ import { browserTests, faultsOf, openBrowser, signIn } from "../support/browser.
 import { type ConsoleStand, consoleStand } from "../support/console-stand.ts";
 import { shellJob } from "../support/stack.ts";
 import { until } from "../support/until.ts";
+import { goWithin, storedText } from "./in-page.ts";
 
 browserTests("watching and acting", (scope) => {
   let stand: ConsoleStand;
@@ -31,18 +32,11 @@ browserTests("watching and acting", (scope) => {
   });
 
   /** Goes where a link of the page leads, without loading it again. */
-  const goTo = async (path: string) => {
-    await page.evaluate((href) => {
-      history.pushState(null, "", href);
-      dispatchEvent(new PopStateEvent("popstate"));
-    }, `/console${path}`);
-  };
+  const goTo = (path: string) => goWithin(page, `/console${path}`);
   const status = (state: string) => page.locator(`.headline [data-state="${state}"]`);
 
   test("the token is in no storage that scripts can read, and in no address", async () => {
-    const seen = await page.evaluate(() =>
-      JSON.stringify([Object.entries(localStorage), Object.entries(sessionStorage), document.cookie]),
-    );
+    const seen = await storedText(page);
     assert.ok(!seen.includes("hft_") && !seen.includes(stand.token));
     const [cookie, ...others] = await context.cookies(stand.url);
     assert.deepEqual([cookie?.httpOnly, cookie?.sameSite, others.length], [true, "Strict", 0]);

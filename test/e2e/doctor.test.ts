@@ -134,10 +134,7 @@ test("doctor: what nobody takes is told with the process that would take it, by 
     );
     const after = await next();
     assert.match(after.get("work/charge/3/billing") ?? "", /^1 process runs the version: look into its log/);
-    assert.match(
-      after.get("execution/pods") ?? "",
-      /^A controller with the runtime pods is alive/,
-    );
+    assert.match(after.get("execution/pods") ?? "", /^A controller with the runtime pods is alive/);
     assert.match(after.get("publication/default") ?? "", /^A controller is alive/);
   } finally {
     await ask("delete from holdfast.leases where wake_at < clock_timestamp() - interval '9 minutes'");
