@@ -29,6 +29,8 @@ export interface Lookout {
   wait(topic: Topic, signal: AbortSignal, options?: { readonly since?: number }): Promise<Sighting>;
   /** After each look that finds the topic to be the case. The listener must not throw. Returns what removes it. */
   on(topic: Topic, listener: (sighting: Sighting) => void): () => void;
+  /** Looks as after a ring. */
+  soon(): void;
   /** Looks at once. Resolves when a look that began after the call has ended, whether it was answered or not. */
   now(): Promise<void>;
   /** The counter's position at the last answer; null before the first. */
@@ -51,22 +53,33 @@ export function startLookout(options: {
   /** The lease kinds that this process takes. */
   readonly kinds: readonly string[];
   readonly intervalMs?: number;
+  /** How long a look after a ring is put off, where the loop that is in a hurry hears the ring itself. At once without. */
+  readonly afterRingMs?: number;
   readonly onError: (error: unknown) => void;
 }): Lookout {
-  const intervalMs = options.intervalMs ?? 1_250;
+  const { intervalMs = 1_250, afterRingMs = 0 } = options;
   const listeners = new Map<Topic, Set<(sighting: Sighting) => void>>();
   const latest = new Map<Topic, Sighting>();
   const stopping = new AbortController();
   let asked: (() => void)[] = [];
   let rung = false;
   let endPause = () => {};
+  let putOff: NodeJS.Timeout | undefined;
   let serial = 0;
   let position: bigint | null = null;
   let lastAnsweredAt: number | null = null;
 
   function ring(): void {
+    clearTimeout(putOff);
+    putOff = undefined;
     rung = true;
     endPause();
+  }
+
+  function ringSoon(): void {
+    if (stopping.signal.aborted) return;
+    if (afterRingMs === 0) ring();
+    else putOff ??= setTimeout(ring, afterRingMs);
   }
 
   function report(rows: readonly LookRow[]): void {
@@ -139,7 +152,7 @@ export function startLookout(options: {
     return () => void set.delete(listener);
   }
 
-  const deaf = options.doorbell.onRing(ring);
+  const deaf = options.doorbell.onRing(ringSoon);
   const ended = run();
 
   return {
@@ -167,6 +180,7 @@ export function startLookout(options: {
         stopping.signal.addEventListener("abort", onAbort);
       });
     },
+    soon: ringSoon,
     now() {
       if (stopping.signal.aborted) return Promise.resolve();
       const looked = new Promise<void>((resolve) => asked.push(resolve));
@@ -181,6 +195,7 @@ export function startLookout(options: {
     },
     async stop() {
       deaf();
+      clearTimeout(putOff);
       stopping.abort();
       endPause();
       await ended;

@@ -51,25 +51,59 @@ test("W5: what is no longer held, and what nobody here runs, asks for nothing", 
 
 const cursor = (lane: string): Cursor => [lane, 2, "acme", "2026-01-01 00:00:00+00", "id"];
 
+const saw = (cursors: readonly Cursor[], emptied: readonly Cursor[] = []) => ({ cursors, emptied });
+
 test("W11: turns take from lines of one kind, permitted ahead or not", () => {
   const lines = openLines(lanes);
   assert.deepEqual([lines.from.length, lines.stale], [0, true]);
-  lines.seen([cursor("1.free")], 0, 0);
+  lines.seen(saw([cursor("1.free")]), 0, 0);
   assert.deepEqual([lines.from.length, lines.ahead, lines.stale], [1, true, false]);
-  lines.seen([cursor("2.strict")], 0, 0);
+  lines.seen(saw([cursor("2.strict")]), 0, 0);
   assert.deepEqual([lines.from.length, lines.ahead], [1, false]);
-  lines.seen([cursor("2.strict"), cursor("1.free")], 0, 0);
+  lines.seen(saw([cursor("2.strict"), cursor("1.free")]), 0, 0);
   assert.equal(lines.from.length, 0);
 });
 
 test("W5: of two turns the later one has seen more, and a refused one lets nothing be taken for a while", () => {
   const lines = openLines(lanes);
-  lines.seen([cursor("1.free")], 0, 0);
+  lines.seen(saw([cursor("1.free")]), 0, 0);
   const later: Cursor = ["1.free", 2, "acme", "2026-01-02 00:00:00+00", "later"];
-  lines.goOn([later], 2);
-  lines.goOn([cursor("1.free")], 1);
+  lines.goOn(saw([later]), 2);
+  lines.goOn(saw([cursor("1.free")]), 1);
   assert.deepEqual(lines.from, [later]);
   lines.drop(60_000);
-  lines.seen([cursor("1.free")], 3, 0);
+  lines.seen(saw([cursor("1.free")]), 3, 0);
   assert.deepEqual(lines.from, []);
+});
+
+test("W5: after a ring the lines that were emptied last are taken from where they ended, and a claim waits for that", () => {
+  const lines = openLines(lanes);
+  assert.equal(lines.guess(), false);
+  const ended: Cursor = ["1.free", 2, "acme", "2026-01-02 00:00:00+00", "last"];
+  lines.seen(saw([], [cursor("1.free")]), 0, 0);
+  lines.seen(saw([], [ended]), 1, 0);
+  assert.deepEqual([lines.from, lines.stale], [[], true]);
+  assert.equal(lines.guess(), true);
+  assert.deepEqual([lines.from, lines.stale], [[ended], false]);
+  lines.goOn(saw([], []), 2);
+  assert.deepEqual([lines.from, lines.stale], [[], true]);
+  // It rings for other things than work, too: after some guesses that found nothing there are no more.
+  for (let turn = 3; lines.guess(); turn += 1) {
+    assert.ok(turn < 10);
+    lines.goOn(saw([], []), turn);
+  }
+  lines.goOn(saw([], [ended]), 10);
+  assert.equal(lines.guess(), true);
+  lines.goOn(saw([ended], []), 11);
+  assert.deepEqual([lines.from, lines.guess()], [[ended], false]);
+});
+
+test("W11: lines of both kinds are not guessed at together, and none after a turn that was refused", () => {
+  const lines = openLines(lanes);
+  lines.seen(saw([], [cursor("1.free"), cursor("2.strict")]), 0, 0);
+  assert.equal(lines.guess(), false);
+  const others = openLines(lanes);
+  others.seen(saw([], [cursor("1.free")]), 0, 0);
+  others.drop(60_000);
+  assert.equal(others.guess(), false);
 });

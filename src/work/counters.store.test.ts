@@ -71,6 +71,7 @@ test("W12 W5: a worker counts its attempts, and what it was refused at a permit,
   );
   gate.get(id)?.();
   await until("its word came late", () => attempts("quarantined") === 1);
+  assert.equal(attempts("finished"), 2, "each attempt is counted once");
   assert.equal(
     counted('holdfast_work_refusals_total{work="pay",boundary="completion",reason="quarantined"}'),
     1,

@@ -3,8 +3,9 @@
  * tenant, no item, no payload (W12). `docs/work.md` documents each, and a test holds the two to each other.
  */
 export const workerMetrics = {
-  /** An attempt's code gave its word: `finished`; then what a failure came to: `retry`, `failed`, `suspended`; of a
-   * late word `quarantined`, or `settled` when it had counted and only the answer was lost. */
+  /** What has become of an attempt's word, once for each: `finished`, of a failure `retry`, `failed` or `suspended`,
+   * `settled` when it counted and only the answer was lost, `quarantined` when it came late, `dropped` when it was not
+   * recorded. */
   holdfast_work_attempts_total: ["work", "outcome"],
   /** Something was not given or not taken. */
   holdfast_work_refusals_total: ["work", "boundary", "reason"],

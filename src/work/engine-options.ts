@@ -31,6 +31,8 @@ export interface EngineOptions {
 export interface Engine {
   /** Something may be due: look now. */
   wake(): void;
+  /** Something has been committed somewhere: look now, and first where work was found last. */
+  ring(): void;
   readonly inFlight: number;
   stop(): Promise<void>;
 }

@@ -4,13 +4,13 @@ import { monotonicMs } from "../core/monotonic.ts";
 import type { KeptOne } from "../core/postgres/lease-keeper.ts";
 import { toMilliseconds } from "../core/time.ts";
 import { permittable } from "./choice.ts";
-import type { WorkDefinition } from "./define.ts";
 import type { Engine, EngineOptions } from "./engine-options.ts";
 import { handle } from "./handler.ts";
 import { lookMax, openLines, takeNoneMs } from "./lines.ts";
 import { halves, type LostTurn, readLost } from "./lost-turn.ts";
 import { pacing } from "./pacing.ts";
-import { reconcileOne } from "./reconcile.ts";
+import { openReconciling } from "./reconciling.ts";
+import { tally } from "./tally.ts";
 import {
   type Claimed,
   type Claims,
@@ -37,12 +37,20 @@ interface Ready {
   readonly kept: KeptOne;
 }
 
+/** A turn that has no answer yet: how many items it has, and what it does with them. */
+interface UnderWay {
+  readonly part: "all" | "settle" | "take";
+  readonly size: number;
+}
+
 const claimMax = 500;
 const turnMax = 500;
 /** While one turn is at the database this side prepares the next and runs what the one before permitted. */
 const turnsMax = 2;
 /** Two small turns cost the database more than one: each has its own commit. */
 const besideMin = 128;
+/** From so many on, items that wait for a permit each are taken by one turn while another settles those before. */
+const apartMin = 8;
 /** Code that never pauses keeps the event loop no longer than this. */
 const unbrokenMs = 10;
 const retryFirstMs = 50;
@@ -62,13 +70,16 @@ export function startEngine(options: EngineOptions): Engine {
   let claimed: Claimed[] = [];
   const ready: Ready[] = [];
   const done: Finished[] = [];
-  /** Claimed, and waiting for the reconciler of their version. */
-  const asking: Claimed[] = [];
   const background = new Set<Promise<void>>();
   const lines = openLines(lanes);
   let turnCount = 0;
   let running = 0;
-  let reconciling = 0;
+  const reconciling = openReconciling({
+    ...options,
+    stopping: stopping.signal,
+    aborting: aborting.signal,
+    follow,
+  });
   /** Until the next try, while the database does not answer: longer each time. */
   let [turnPauseMs, claimPauseMs] = [retryFirstMs, retryFirstMs];
   /** The epochs of all open permits that this engine knows of or has asked for: no two have the same. */
@@ -78,11 +89,11 @@ export function startEngine(options: EngineOptions): Engine {
   /** Turns that took and whose answers were lost. Until that is read back, none takes: it would be taken for theirs. */
   let lostTakes = 0;
   let claiming = false;
-  /** How many items each turn under way has. */
-  const turns: number[] = [];
+  const turns: UnderWay[] = [];
   /** Permits that the turns under way have asked for. */
   let asked = 0;
   let woken = true;
+  let rung = false;
   let scheduled = false;
   let starting = false;
   let closed = () => {};
@@ -97,8 +108,9 @@ export function startEngine(options: EngineOptions): Engine {
       // All of it may have expired while this process stood still: then no turn comes that would leave it out.
       if ((claimed[0]?.heldUntilMs ?? Number.POSITIVE_INFINITY) <= monotonicMs()) forget([]);
       start();
+      guess();
       if (!claiming && wantsClaim()) follow(claim());
-      while (wantsTurn()) follow(turn());
+      for (let part = nextTurn(); part !== null; part = nextTurn()) follow(turn(part));
       if (idle()) closed();
     });
   }
@@ -112,10 +124,19 @@ export function startEngine(options: EngineOptions): Engine {
     background.add(tracked);
   }
 
-  const givesBack = () => stopping.signal.aborted && claimed.length + asking.length + ready.length > 0;
+  const givesBack = () => stopping.signal.aborted && claimed.length + reconciling.waiting + ready.length > 0;
   const idle = () =>
     stopping.signal.aborted &&
-    running + ready.length + claimed.length + asking.length + done.length + background.size === 0;
+    running + ready.length + claimed.length + reconciling.waiting + done.length + background.size === 0;
+
+  /** New work is likely to be where the last was: a turn that takes it from there saves the look for it. */
+  function guess(): void {
+    if (!rung) return;
+    rung = false;
+    const rests = !claiming && turns.length === 0 && claimed.length + ready.length === 0;
+    // With nothing to take, no turn would come that ends it.
+    if (rests && lines.guess() && takeable(0) === 0) lines.drop(0);
+  }
 
   function wantsClaim(): boolean {
     if (!woken || stopping.signal.aborted || claimed.length >= pace.lowWater()) return false;
@@ -123,12 +144,20 @@ export function startEngine(options: EngineOptions): Engine {
   }
 
   /** The first turn is sent for anything, another one beside it only when it is worth one. */
-  function wantsTurn(): boolean {
-    if (turns.length >= turnsMax) return false;
-    if (givesBack()) return true;
-    const next = choose();
-    const size = done.length + next.length + takeable(next.length);
-    return turns.length === 0 ? size > 0 : size >= Math.max(besideMin, (turns[0] ?? 0) / 2);
+  function nextTurn(): UnderWay["part"] | null {
+    const [other] = turns;
+    if (turns.length >= turnsMax || (other !== undefined && lines.guessing)) return null;
+    if (givesBack()) return "all";
+    const asking = choose().length;
+    const takes = asking + takeable(asking);
+    if (lines.from.length > 0 && !lines.ahead) {
+      if (takes >= apartMin && (other === undefined ? done.length >= apartMin : other.part === "settle"))
+        return "take";
+      if (other?.part === "take" && done.length >= apartMin) return "settle";
+    }
+    const size = done.length + takes;
+    if (other === undefined) return size > 0 ? "all" : null;
+    return size >= Math.max(besideMin, other.size / 2) ? "all" : null;
   }
 
   async function claim(): Promise<void> {
@@ -148,7 +177,7 @@ export function startEngine(options: EngineOptions): Engine {
       pace.claimed(taken, limit);
       claimPauseMs = retryFirstMs;
       claimed.push(...claims.claimed);
-      lines.seen(claims.cursors, turnCount, startedMs);
+      lines.seen(claims, turnCount, startedMs);
       // A full batch: there is more. What was taken may also stand in the way of more.
       woken ||= taken >= limit || claims.lost.length > 0;
       await attend(claims);
@@ -193,50 +222,19 @@ export function startEngine(options: EngineOptions): Engine {
         }
       });
     }
-    // What finds no place waits for its lease to end, and is claimed again.
-    asking.push(...toReconcile.slice(0, claimMax - asking.length));
-    reconcileNext();
+    reconciling.add(toReconcile);
   }
 
-  /** As many reconcilers at a time as handlers. */
-  function reconcileNext(): void {
-    while (reconciling < concurrency && !stopping.signal.aborted) {
-      const item = asking.shift();
-      if (item === undefined) return;
-      const work = lanes.get(item.lane);
-      if (work === undefined || item.heldUntilMs <= monotonicMs()) continue;
-      reconciling += 1;
-      follow(
-        reconcile(work, item).finally(() => {
-          reconciling -= 1;
-          reconcileNext();
-        }),
-      );
-    }
-  }
-
-  async function reconcile(work: WorkDefinition, item: Claimed): Promise<void> {
-    const [kept] = keeper.holdAll([leaseOf(item, holder)]);
-    if (kept === undefined) return;
-    try {
-      await reconcileOne({ db, holder, work, item, signal: AbortSignal.any([kept.signal, aborting.signal]) });
-    } catch (error) {
-      options.onError(error, "work could not be reconciled");
-    } finally {
-      kept.drop();
-    }
-  }
-
-  async function turn(): Promise<void> {
-    const settle = done.splice(0, turnMax);
+  async function turn(part: UnderWay["part"]): Promise<void> {
+    const settle = part === "take" ? [] : done.splice(0, turnMax);
     if (stopping.signal.aborted) settle.push(...givenBack());
-    const next = choose();
-    forget(next);
-    const limit = takeable(next.length);
+    const next = part === "settle" ? [] : choose();
+    if (part !== "settle") forget(next);
+    const limit = part === "settle" ? 0 : takeable(next.length);
     const take = limit > 0 ? { lines: lines.from, limit, leaseUs: options.leaseUs } : null;
     const number = (turnCount += 1);
-    const size = settle.length + next.length + limit;
-    turns.push(size);
+    const self = { part, size: settle.length + next.length + limit };
+    turns.push(self);
     asked += next.length + limit;
     for (const { epoch } of next) permits.add(epoch);
     const startedMs = monotonicMs();
@@ -250,7 +248,7 @@ export function startEngine(options: EngineOptions): Engine {
         asked -= next.length + limit;
         taking.delete(answered);
       });
-      if (take !== null) lines.goOn(result.cursors, number);
+      if (take !== null) lines.goOn(result, number);
       woken ||= take !== null;
       pace.turned(monotonicMs() - startedMs);
       turnPauseMs = retryFirstMs;
@@ -263,7 +261,7 @@ export function startEngine(options: EngineOptions): Engine {
       }
       await salvage(settle, next, error, take);
     } finally {
-      turns.splice(turns.indexOf(size), 1);
+      turns.splice(turns.indexOf(self), 1);
     }
   }
 
@@ -286,7 +284,7 @@ export function startEngine(options: EngineOptions): Engine {
   function givenBack(): Finished[] {
     const outcome = { type: "returned" } as const;
     return [
-      ...[...claimed.splice(0), ...asking.splice(0)].map((item) => ({
+      ...[...claimed.splice(0), ...reconciling.giveUp()].map((item) => ({
         item: { ...item, attempt: 0, circuitKey: null },
         outcome,
         kept: null,
@@ -306,9 +304,8 @@ export function startEngine(options: EngineOptions): Engine {
       if (one !== undefined) ready.push({ item, kept: one });
     }
     start();
-    for (const { done: one, what } of result.settled) {
-      if (one.outcome.type !== "returned") options.onSettled?.(nameOf(one.item), what);
-    }
+    if (options.onSettled !== undefined)
+      for (const [one, what] of tally(settled, result)) options.onSettled(nameOf(one.item), what);
     for (const { item, what } of result.passed) {
       permits.delete(item.epoch);
       options.onRefused?.(nameOf(item), "permit", what);
@@ -328,7 +325,7 @@ export function startEngine(options: EngineOptions): Engine {
         return quarantine({ ...one, outcome: { type: "succeeded", result: "" } });
       } else what = "dropped";
     }
-    options.onSettled?.(nameOf(one.item), what);
+    if (what !== "held" && one.outcome.type !== "returned") options.onSettled?.(nameOf(one.item), what);
     if (what === "quarantined") options.onRefused?.(nameOf(one.item), "completion", what);
     if (what !== "held") return;
     permits.add(one.item.epoch);
@@ -370,6 +367,7 @@ export function startEngine(options: EngineOptions): Engine {
         done.push({ ...one, outcome: { type: "succeeded", result: "" } });
       } else if (one !== undefined) {
         // Nothing more can be said of it. No longer renewed, it goes where an open permit goes.
+        if (one.outcome.type !== "returned") options.onSettled?.(nameOf(one.item), "dropped");
         permits.delete(one.item.epoch);
         one.kept?.drop();
       }
@@ -446,21 +444,20 @@ export function startEngine(options: EngineOptions): Engine {
       options.onError(error, `a result of ${work.name} could not be stored`),
     );
     if (!(outcome instanceof Promise)) {
-      ran(work, { item, kept }, outcome);
+      ran({ item, kept }, outcome);
       return true;
     }
     const startedMs = performance.now();
     void outcome.then((late) => {
-      ran(work, { item, kept }, late);
+      ran({ item, kept }, late);
       pace.served(performance.now() - startedMs);
       start();
     });
     return false;
   }
 
-  function ran(work: WorkDefinition, { item, kept }: Ready, outcome: Outcome): void {
+  function ran({ item, kept }: Ready, outcome: Outcome): void {
     running -= 1;
-    if (outcome.type === "succeeded") options.onSettled?.(work.name, "finished");
     finish({ item, outcome, kept });
   }
 
@@ -475,6 +472,10 @@ export function startEngine(options: EngineOptions): Engine {
   return {
     wake() {
       woken = true;
+      poke();
+    },
+    ring() {
+      rung = woken = true;
       poke();
     },
     get inFlight() {

@@ -1,4 +1,4 @@
--- Turns: what a worker asks of the database while it runs. The functions stand in migrations/0012.
+-- Turns: what a worker asks of the database while it runs. The functions stand in migrations/0012 and, as they are now, in 0014.
 
 -- name: claimWork :one
 select holdfast.claim_work(:deployment_epoch, :holder, :lanes, :limit, :lease_us) as "answer!";

@@ -58,6 +58,8 @@ export interface Turn {
   readonly permitted: readonly Permitted[];
   /** Where the next turn may go on taking. */
   readonly cursors: readonly Cursor[];
+  /** Lines that were taken to their end, and where it was. */
+  readonly emptied: readonly Cursor[];
   /** Asked permits that were not given, and why: `deferred`, `closed`, `suspended`, `refused`. */
   readonly passed: readonly { readonly item: Claimed; readonly what: string }[];
   /** Completions that are not this holder's to settle. */
@@ -73,12 +75,14 @@ export interface Claims {
   readonly toReconcile: readonly Claimed[];
   /** Where a turn may go on: lines of which there is more. */
   readonly cursors: readonly Cursor[];
+  /** Lines that were taken to their end, and where it was. */
+  readonly emptied: readonly Cursor[];
 }
 
 /** Lane, priority, tenant, and the due time and id of the last item that was looked at. */
 export type Cursor = readonly [lane: string, priority: number, tenant: string, due: string, id: string];
 
-// What the two functions answer, as migrations/0012 says.
+// What the two functions answer, as migrations/0014 says: before it, they said nothing of emptied lines.
 interface ClaimAnswer {
   readonly i: readonly (readonly [
     tenant: string,
@@ -89,6 +93,7 @@ interface ClaimAnswer {
     row: string,
   ])[];
   readonly c: readonly Cursor[];
+  readonly q?: readonly Cursor[];
 }
 type PermitAnswer = readonly [
   attempt: number,
@@ -105,6 +110,7 @@ interface TurnAnswer {
   readonly p: readonly (readonly [place: number, ...PermitAnswer])[];
   readonly t: readonly (readonly [line: number, id: string, epoch: number, ...PermitAnswer])[];
   readonly c: readonly (readonly [line: number, due: string, id: string])[];
+  readonly q?: readonly (readonly [line: number, due: string, id: string])[];
   readonly n: readonly (readonly [place: number, what: string])[];
   readonly s: readonly number[];
   readonly o: readonly string[];
@@ -130,14 +136,14 @@ export async function claimWork(
     limit: claim.limit,
     lease_us: claim.leaseUs,
   });
-  const { i: items, c: cursors } = JSON.parse(answer) as ClaimAnswer;
+  const { i: items, c: cursors, q: emptied = [] } = JSON.parse(answer) as ClaimAnswer;
   const [claimed, lost, toReconcile]: [Claimed[], Claimed[], Claimed[]] = [[], [], []];
   for (const [tenant, id, lane, epoch, what, row] of items) {
     const item = { tenant: brandId<TenantId>(tenant), id, lane, epoch: BigInt(epoch), row, heldUntilMs };
     if (what === "claimed") claimed.push(item);
     else (what === "recover" ? lost : toReconcile).push(item);
   }
-  return { claimed, lost, toReconcile, cursors };
+  return { claimed, lost, toReconcile, cursors, emptied };
 }
 
 function columns(cursors: readonly Cursor[]) {
@@ -242,14 +248,17 @@ function told(
     );
   }
   // When the limit was reached, the lines behind the last one are the first of their priority in the next turn.
-  const reached =
-    answer.t.length === take?.limit ? Math.max(...answer.t.map(([place]) => place)) : lines.length;
-  const cursors = lines.slice(reached);
-  for (const [place, due, id] of answer.c) {
+  const cut = answer.t.length === take?.limit ? Math.max(0, ...answer.t.map(([place]) => place)) : 0;
+  const at = ([place, due, id]: readonly [number, string, string]): Cursor[] => {
     const line = lines[place - 1];
-    if (line !== undefined) cursors.push([line[0], line[1], line[2], due, id]);
-  }
-  cursors.sort(([, a], [, b]) => a - b);
+    return line === undefined ? [] : [[line[0], line[1], line[2], due, id]];
+  };
+  const ended = answer.q ?? [];
+  // The limit may have ended the last one, too.
+  const more = [...answer.c, ...ended.filter(([place]) => place === cut)].flatMap(at);
+  const emptied = ended.filter(([place]) => place !== cut).flatMap(at);
+  const behind = cut === 0 ? [] : lines.slice(cut);
+  const cursors = [...behind, ...more].toSorted(([, a], [, b]) => a - b);
   const passed = answer.n.flatMap(([place, what]) => {
     const item = next[place - 1];
     return item === undefined ? [] : [{ item, what }];
@@ -261,7 +270,7 @@ function told(
     if (what === "unmatched") unmatched.push(one);
     else settled.push({ done: one, what });
   }
-  return { permitted, cursors, passed, unmatched, settled };
+  return { permitted, cursors, emptied, passed, unmatched, settled };
 }
 
 /** Times are rounded down: this side never believes in more time than the database does. */

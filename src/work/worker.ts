@@ -44,7 +44,11 @@ export interface WorkerOptions {
   /** Names the policy under which late results are kept (1 to 128 characters). */
   readonly retention?: string;
   readonly release?: string;
-  /** For counting: the work's name and what an attempt came to. Must not throw. */
+  /**
+   * For counting: the work's name and what an attempt came to, once for each whose code gave its word, and only when it
+   * is known: `finished`, of a failure `retry`, `failed` or `suspended`, `settled` where it counted and only the answer was
+   * lost, of a late word `quarantined`, and `dropped` when it was not recorded. Must not throw.
+   */
   readonly onSettled?: (name: string, outcome: string) => void;
   /** For counting attempts and refusals; `workCounters()` makes one that can be read. Must not throw. */
   readonly onMetric?: (metric: WorkMetric) => void;
@@ -66,6 +70,8 @@ const optionNames: ReadonlySet<string> = new Set(
 );
 /** A ring for each turn would wake every process two thousand times a second. */
 const ringEveryMs = 50;
+/** A ring is heard by the engine itself: what it takes comes first, and is not held up by the look. */
+const lookAfterMs = 10;
 const concurrencyMax = 1_000;
 /** Without a database a worker starts all the same, and tries. */
 const keeperStartsMs = 5_000;
@@ -108,6 +114,7 @@ export async function createWorker(work: Work, options: WorkerOptions): Promise<
     db,
     doorbell,
     kinds: ["work"],
+    afterRingMs: lookAfterMs,
     onError: (error) => onError(error, "the database did not answer the lookout"),
   });
   const sequencer = startSequencer({
@@ -132,10 +139,12 @@ export async function createWorker(work: Work, options: WorkerOptions): Promise<
       const now = monotonicMs();
       if (now - rungAtMs < ringEveryMs) return;
       rungAtMs = now;
-      work.wake();
+      // This process has nothing to take of it, and stamps it.
+      doorbell.ringOthers();
+      lookout.soon();
     },
   });
-  const deaf = doorbell.onRing(() => engine.wake());
+  const deaf = doorbell.onRing(() => engine.ring());
   const blind = lookout.on("due:work", ({ queues }) => {
     if (queues.some((queue) => lanes.has(queue))) engine.wake();
   });

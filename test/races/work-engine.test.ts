@@ -122,9 +122,17 @@ for (const lost of ["claim", "permit", "settle"] as const) {
       const { work: charge, calls } = counted("charge", safety);
       await work.register(charge);
       await submitAll(stand.work, charge, many(20));
-      await stand.worker({ works: [charge], concurrency: 20, lease: seconds(6) }, work);
+      const told: string[] = [];
+      const onSettled = (_: string, what: string) => void told.push(what);
+      const worker = await stand.worker(
+        { works: [charge], concurrency: 20, lease: seconds(6), onSettled },
+        work,
+      );
       await until("all of it is settled", async () => (await history(stand)).length === 20, 40_000);
+      await worker.stop();
       assert.equal(swallowed, 1);
+      assert.equal(told.length, 20, told.join());
+      assert.ok(told.every((what) => what === "finished" || what === "settled"));
       assert.deepEqual(
         [...calls.values()],
         Array.from({ length: 20 }, () => 1),
