@@ -48,6 +48,115 @@ begin
 end
 $$;
 
+-- Accepts items of one version, in the transaction that calls it: it commits and vanishes with them. An identity that
+-- is known resolves to its row, whatever has become of it, before anything else is asked; another request under it is
+-- a conflict (HF014), and so is one whose two identities are of different rows.
+create or replace function holdfast.submit_work(
+  p_tenant text, p_deployment bigint, p_name text, p_version text, p_items json, p_traceparent text default null
+) returns table (place bigint, work_id uuid, duplicate boolean, accepted_at timestamptz)
+  language plpgsql volatile security invoker
+  set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off
+  set plan_cache_mode = force_generic_plan as $$
+#variable_conflict use_column
+declare
+  before constant text := current_setting('holdfast.tenant', true);
+  version holdfast.work_versions;
+  instant timestamptz;
+  draining text;
+  deployment bigint;
+  admitted boolean;
+  fresh uuid[];
+  late boolean;
+  item record;
+  by_id holdfast.work_items;
+  by_key holdfast.work_items;
+  total bigint;
+begin
+  perform set_config('holdfast.tenant', p_tenant, true);
+  -- One look for all that may refuse it; who refuses says why.
+  select s.deployment_epoch, (select d.reason from holdfast.drains d where d.kind = 'work'),
+    exists (select from holdfast.tenants t where t.tenant_id = p_tenant and t.disabled_at is null)
+  into strict deployment, draining, admitted from holdfast.store s;
+  if p_deployment <> deployment then
+    perform holdfast.assert_deployment(p_deployment);
+  end if;
+  if not admitted then
+    perform holdfast.assert_tenant_admits();
+  end if;
+  select * into version from holdfast.work_versions v where v.name = p_name and v.version = p_version;
+  if not found then
+    raise exception using errcode = 'HF011', message = format('work %s version %s is not registered', p_name, p_version);
+  end if;
+  instant := holdfast.work_execution_now();
+  total := json_array_length(p_items);
+  if version.retired_at is null and draining is null then
+    with accepted as (
+      insert into holdfast.work_items (tenant_id, work_id, version_number, idempotency_key, fingerprint_schema, fingerprint, input,
+        provider_key, circuit_key, queue, priority, accepted_at, due_at, attempts_max, retry_initial_microseconds,
+        retry_longest_microseconds, elapsed_max_microseconds, lease_max_microseconds, traceparent, execution_policy_schema,
+        attempt_plan_version, attempt_plan_offsets, maximum_circuit_microseconds, execution_not_after, discovery_hint)
+      select p_tenant, i.id, version.version_number, i.key, case when version.execution_policy_schema is null then 1 else 2 end,
+        decode(i.fingerprint, 'hex'), coalesce(i.input, 'null'),
+        case when version.safety = 'provider_keyed' then coalesce(i.provider_key, i.id::text) end, i.circuit_key, coalesce(i.queue, version.queue), coalesce(i.priority, 2), instant,
+        instant + holdfast.microseconds(coalesce(i.delay, 0)), version.attempts_max, version.retry_initial_microseconds,
+        version.retry_longest_microseconds, version.elapsed_max_microseconds, version.lease_max_microseconds, p_traceparent,
+        version.execution_policy_schema, version.attempt_plan_version, version.attempt_plan_offsets,
+        version.maximum_circuit_microseconds, i.not_after,
+        case when version.execution_policy_schema is not null then version.version_number || '.' || coalesce(i.queue, version.queue) end
+      from json_to_recordset(p_items) as i (id uuid, key text, fingerprint text, input jsonb, provider_key text, circuit_key text,
+        queue text, priority smallint, delay bigint, not_after timestamptz)
+      on conflict do nothing
+      returning work_items.work_id, work_items.queue, work_items.priority, work_items.due_at, work_items.execution_not_after
+    ), waiting as (
+      insert into holdfast.leases_work (tenant_id, kind, resource_id, queue, priority, due_at, wake_at, work_state, attempt)
+      select p_tenant, 'work', a.work_id, version.version_number || '.' || a.queue, a.priority, a.due_at, a.due_at, 'pending', 0
+      from accepted a
+    )
+    select array_agg(a.work_id), coalesce(bool_or(a.execution_not_after <= instant), false) into fresh, late from accepted a;
+    if late then
+      raise exception using errcode = 'HF013', message = 'the deadline has passed already';
+    end if;
+  end if;
+  if fresh is not null then
+    perform holdfast.append_work_change(p_tenant, 'work.accepted',
+      jsonb_build_object('name', p_name, 'version', p_version, 'items', to_jsonb(fresh)));
+  end if;
+  if coalesce(cardinality(fresh), 0) = total then
+    perform set_config('holdfast.tenant', coalesce(before, ''), true);
+    return query select i.n, (i.item ->> 'id')::uuid, false, instant from json_array_elements(p_items) with ordinality as i (item, n);
+    return;
+  end if;
+  for item in
+    select i.*, row_number() over () as n from json_to_recordset(p_items) as i (id uuid, key text, fingerprint text)
+  loop
+    if item.id = any (fresh) then
+      fresh := array_remove(fresh, item.id);
+      place := item.n; work_id := item.id; duplicate := false; accepted_at := instant;
+      return next;
+      continue;
+    end if;
+    select * into by_id from holdfast.work_items w where w.tenant_id = p_tenant and w.work_id = item.id;
+    select * into by_key from holdfast.work_items w where w.tenant_id = p_tenant and w.idempotency_key = item.key;
+    if by_id.work_id is null and by_key.work_id is null and draining is not null then
+      raise exception using errcode = 'HF017', message = format('no new work is admitted: %s', draining);
+    elsif by_id.work_id is null and by_key.work_id is null then
+      raise exception using errcode = 'HF012', message = format('work %s version %s is retired', p_name, p_version);
+    elsif by_id.work_id <> by_key.work_id then
+      raise exception using errcode = 'HF014', message = format('item %s: its command id and its key belong to different work', item.n);
+    end if;
+    if by_id.work_id is null then
+      by_id := by_key;
+    end if;
+    if by_id.fingerprint <> decode(item.fingerprint, 'hex') then
+      raise exception using errcode = 'HF014', message = format('item %s: its identity belongs to another request', item.n);
+    end if;
+    place := item.n; work_id := by_id.work_id; duplicate := true; accepted_at := by_id.accepted_at;
+    return next;
+  end loop;
+  perform set_config('holdfast.tenant', coalesce(before, ''), true);
+end
+$$;
+
 -- Takes up to p_limit due items of the lanes, most urgent first, the tenants sharing what is left of the limit. Items
 -- whose lease expired with an open permit are given without being touched (`recover`): what follows for them is
 -- decided, durably, by recover_work(). Nothing runs by a claim alone, so this commit need not be waited for: the

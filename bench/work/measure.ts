@@ -12,18 +12,25 @@ export interface Drained {
   readonly bulk: number;
   readonly walSubmit: number;
   readonly walRun: number;
-  /** Rows written an item while it runs. */
-  readonly rows: number;
+  /** Rows written an item while it runs; null when they were not waited for. */
+  readonly rows: number | null;
   /** Microseconds of processor time an item: the server's, and this program's. */
   readonly server: number;
   readonly program: number;
 }
 
+const toldAfterMs = 10_500;
+
 /** Submits, lets it settle, runs it to the end. Throws when more handlers were in flight than may be. */
 export async function drain(
   engine: Engine,
   admin: Client,
-  { items: all, concurrency, serverPid }: { items: number; concurrency: number; serverPid: number },
+  {
+    items: all,
+    concurrency,
+    serverPid,
+    rows: withRows = false,
+  }: { items: number; concurrency: number; serverPid: number; rows?: boolean },
 ): Promise<Drained> {
   const items = Math.round(all * (engine.share ?? 1));
   const empty = await number(admin, walAt);
@@ -47,14 +54,15 @@ export async function drain(
       if (ran === items) finished.resolve(undefined);
     },
   };
+  // Backends tell how many rows they wrote when they have been idle for ten seconds.
+  if (withRows) await delay(toldAfterMs);
   const before = await facts(admin, serverPid);
   const stop = await engine.run(concurrency, counter);
   await finished.promise;
   while (engine.waiting !== null && (await number(admin, engine.waiting)) > 0) await delay(1);
   const rate = (items / (performance.now() - startedAt)) * 1_000;
   await stop();
-  // Backends tell their counts now and then, and when they have been idle for a second.
-  await delay(1_200);
+  await delay(withRows ? toldAfterMs : 1_200);
   const after = await facts(admin, serverPid);
   if (most > concurrency)
     throw new Error(`${engine.name} had ${most} handlers in flight, with a concurrency of ${concurrency}`);
@@ -64,7 +72,7 @@ export async function drain(
     bulk,
     walSubmit,
     walRun: each("wal"),
-    rows: each("rows"),
+    rows: withRows ? each("rows") : null,
     server: each("server"),
     program: each("program"),
   };

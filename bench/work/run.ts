@@ -108,7 +108,8 @@ async function drainAll(open: readonly Opened[]): Promise<void> {
   for (let round = 0; round < rounds; round += 1) {
     for (const { name, engine, admin } of open) {
       for (const concurrency of concurrencies) {
-        const one = await drain(engine, admin, { items, concurrency, serverPid: server.pid });
+        const rows = round === 0 && concurrency === 10;
+        const one = await drain(engine, admin, { items, concurrency, serverPid: server.pid, rows });
         const key = `${name} ${concurrency}`;
         drained.set(key, [...(drained.get(key) ?? []), one]);
       }
@@ -121,15 +122,16 @@ async function drainAll(open: readonly Opened[]): Promise<void> {
     "bulk",
     "single, 16 callers",
     "log, submit",
-    "log, run",
+    "log, run at 10",
+    "at 50",
     "rows, run",
     "server µs",
     "program µs",
   ]);
-  row(["---", ...Array.from({ length: 9 }, () => "---:")]);
+  row(["---", ...Array.from({ length: 10 }, () => "---:")]);
   for (const { name, engine } of open) {
     const all = concurrencies.map((concurrency) => drained.get(`${name} ${concurrency}`) ?? []);
-    const of = (fact: keyof Drained) => median(all.flat().map((one) => one[fact]));
+    const of = (fact: keyof Drained) => median(all.flat().flatMap((one) => one[fact] ?? []));
     const single: number[] = [];
     for (let round = 0; round < rounds; round += 1)
       single.push(await singles(engine, Number(values.submitMs)));
@@ -140,8 +142,8 @@ async function drainAll(open: readonly Opened[]): Promise<void> {
       of("bulk"),
       median(single),
       of("walSubmit"),
-      of("walRun"),
-      of("rows").toFixed(1),
+      ...all.map((some) => median(some.map(({ walRun }) => walRun))),
+      of("rows").toFixed(2),
       of("server"),
       of("program"),
     ]);

@@ -11,6 +11,7 @@ import { registerIncarnation } from "./incarnation.store.ts";
 import { insertLease } from "./lease.store.ts";
 import { look } from "./lookout.sql.ts";
 import { startLookout } from "./lookout.ts";
+import { monotonicMs } from "./monotonic.ts";
 import { openDoorbell } from "./postgres/doorbell.ts";
 import { startLeaseKeeper } from "./postgres/lease-keeper.ts";
 import { openPools } from "./postgres/pool.ts";
@@ -37,7 +38,7 @@ function handBell() {
 
 function watchful(
   kernel: Pick<Kernel, "db" | "after">,
-  options: { intervalMs?: number; onError?: (error: unknown) => void } = {},
+  options: { intervalMs?: number; afterRingMs?: number; onError?: (error: unknown) => void } = {},
 ) {
   const doorbell = handBell();
   const lookout = startLookout({
@@ -57,6 +58,25 @@ const makeDue = (kernel: Kernel, dueAt: (now: Instant) => Instant = (now) => now
   );
 
 const patience = () => AbortSignal.timeout(20_000);
+
+test("a look after a ring is put off where that is asked for, and one that is asked for at once is not", async (t) => {
+  const kernel = await openKernel(t);
+  const { lookout, doorbell } = watchful(kernel, { intervalMs: 60_000, afterRingMs: 200 });
+  await until("the first look is over", () => lookout.lastAnsweredAt !== null);
+  await makeDue(kernel);
+  const rungAt = monotonicMs();
+  doorbell.ring();
+  lookout.soon();
+  await lookout.wait("due:execution", patience());
+  // A timer may be a millisecond early.
+  assert.ok(monotonicMs() - rungAt >= 199);
+  doorbell.ring();
+  await lookout.now();
+  const answeredAt = lookout.lastAnsweredAt ?? assert.fail("it has answered");
+  // The look that was asked for has answered the ring, too.
+  await delay(300);
+  assert.equal(lookout.lastAnsweredAt, answeredAt);
+});
 
 test("idle cost: a whole process asks at most once a second when nothing happens", async (t) => {
   const kernel = await openKernel(t);

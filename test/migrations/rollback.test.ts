@@ -164,7 +164,7 @@ test("M8: the rollbacks of 0014 and 0013 bring the functions and policies of the
     withClient(superuser, async (client) => [
       (
         await client.query(
-          "select proname, prosrc, proconfig from pg_proc where proname ~ '^((claim|turn|taken)_work|append_work_change)$' order by 1",
+          "select proname, prosrc, proconfig from pg_proc where proname ~ '^((submit|claim|turn|taken)_work|append_work_change)$' order by 1",
         )
       ).rows,
       (

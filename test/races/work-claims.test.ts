@@ -245,6 +245,117 @@ test("W5: only a claim's commit is not waited for: a permit's is, and so is a re
   assert.deepEqual([recovery.answer, recovery.waits], [["retry"], ["on", "on"]]);
 });
 
+interface Asked {
+  readonly name?: string;
+  readonly values?: readonly unknown[];
+}
+
+/** Hears what is asked of the database through a handle, before it is sent and when it is answered. */
+function overhear({ db }: { readonly db: Database }, heard: (asked: Asked, answered: boolean) => void): void {
+  for (const role of ["worker", "dispatcher"] as const) {
+    const pool = db.pools.of(role);
+    const query = pool.query.bind(pool) as (asked: Asked) => Promise<unknown>;
+    Object.assign(pool, {
+      query(asked: Asked) {
+        heard(asked, false);
+        return query(asked).finally(() => heard(asked, true));
+      },
+    });
+  }
+}
+
+/** How many a turn may take: the last value but one. */
+const takes = ({ values = [] }: Asked) => Number(values.at(-2));
+/** The fourth is an array of the places of what it settles, as PostgreSQL writes it. */
+const settles = ({ values = [] }: Asked) => values[3] !== "{}";
+
+test("W5: what comes into a line that was emptied is taken by a turn that looks there first, and a claim finds what is elsewhere", async (t) => {
+  const { work, worker, open, ask } = await workStand(t);
+  const listener = await open("listener");
+  const claimsBefore: number[] = [];
+  let [claims, askedAtMs] = [0, 0];
+  overhear(listener, ({ name }) => {
+    askedAtMs = performance.now();
+    if (name === "turn.claimWork") claims += 1;
+  });
+  const counted = defineWork<unknown, void>({
+    name: "noop",
+    version: "1",
+    safety: "manual_resolution",
+    policy: legacy(),
+    run: () => void claimsBefore.push(claims),
+  });
+  await worker({ works: [counted], concurrency: 10 }, listener);
+  const rests = async () => {
+    await until(
+      "all of it is finished",
+      async () => (await ask("select from holdfast.leases_work")).length === 0,
+    );
+    await until("nothing more is asked", () => performance.now() - askedAtMs > 200);
+    claims = 0;
+  };
+  await submit(work, counted, 1);
+  await rests();
+  await submit(work, counted, 2);
+  await rests();
+  assert.equal(claimsBefore[1], 0);
+  // Nothing is where the guess looks.
+  await submit(work, counted, 3, { tenant: "other" });
+  await rests();
+  assert.ok((claimsBefore[2] ?? 0) > 0);
+  await submit(work, counted, 4, { priority: 0 });
+  await rests();
+  assert.equal(claimsBefore.length, 4);
+});
+
+test("W11: items of a strict class are permitted by one turn while another settles, and never more of them than handlers are free", async (t) => {
+  const { work, worker, open, ask } = await workStand(t);
+  const listener = await open("listener");
+  const concurrency = 20;
+  const sent = new Set<Asked>();
+  let [running, most, mostAsked, overlaps] = [0, 0, 0, 0];
+  overhear(listener, (asked, answered) => {
+    if (asked.name !== "turn.turnWork") return;
+    if (answered) return void sent.delete(asked);
+    sent.add(asked);
+    const all = [...sent];
+    const permits = all.reduce((sum, one) => sum + takes(one), 0);
+    mostAsked = Math.max(mostAsked, permits + running);
+    const taking = all.some((one) => takes(one) > 0 && !settles(one));
+    if (taking && all.some((one) => settles(one) && takes(one) === 0)) overlaps += 1;
+  });
+  const strict = defineWork<unknown, void>({
+    name: "noop",
+    version: "1",
+    safety: "manual_resolution",
+    policy: legacy(),
+    async run() {
+      running += 1;
+      most = Math.max(most, running);
+      await Promise.resolve();
+      running -= 1;
+    },
+  });
+  await work.register(strict);
+  await submitAll(
+    work,
+    strict,
+    Array.from({ length: 1_000 }, () => ({ input: 0 })),
+  );
+  await worker({ works: [strict], concurrency }, listener);
+  await until(
+    "all of it is settled",
+    async () => (await ask("select from holdfast.leases_work")).length === 0,
+    60_000,
+  );
+  assert.ok(most <= concurrency && mostAsked <= concurrency, `${most} ran, ${mostAsked} were asked for`);
+  assert.ok(overlaps > 0);
+  const rows = await ask<{ state: string; attempts: number; n: number }>(
+    "select state, attempts, count(*)::int as n from holdfast.work_history group by 1, 2",
+  );
+  assert.deepEqual(rows, [{ state: "succeeded", attempts: 1, n: 1_000 }]);
+});
+
 test("W5: what a turn took whose answer comes late is not given back for another one whose answer was lost", async (t) => {
   const { ask, worker, work, open } = await workStand(t);
   await work.register(noop);
@@ -252,13 +363,8 @@ test("W5: what a turn took whose answer comes late is not given back for another
   await submitAll(work, noop, all);
   const shaky = await open("shaky");
   const pool = shaky.db.pools.of("worker");
-  interface Asked {
-    readonly name?: string;
-    readonly values?: readonly unknown[];
-  }
   const query = pool.query.bind(pool) as (asked: Asked) => Promise<unknown>;
-  /** The limit of what it takes is the last value but one. */
-  const takesMany = ({ name, values = [] }: Asked) => name === "turn.turnWork" && Number(values.at(-2)) > 100;
+  const takesMany = (asked: Asked) => asked.name === "turn.turnWork" && takes(asked) > 100;
   const committed = Promise.withResolvers<undefined>();
   const readBack = Promise.withResolvers<undefined>();
   let [underWay, lost, late] = [0, 0, 0];
