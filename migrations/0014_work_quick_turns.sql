@@ -264,13 +264,14 @@ $$;
 --
 -- An item's row is looked for at its place, where the claim or the permit left it, and by its key only when it has
 -- moved: a renewal or a cancellation writes it anew. Whatever stands at the places, only the holder, the state, the
--- expiry and the epoch make it one of the items: no epoch is given twice, and under one there is one attempt. The answer is JSON: `p`, permits as [place in n_, attempt,
--- milliseconds left to begin, milliseconds of the lease, acceptance, place of the row, input, and where they are not
--- null provider key, circuit key and deadline]; `t`, taken ones as [place in t_, id, epoch], then as from the attempt
--- on, and of each line in which something was seen [place in t_, due, id] of the last, in `c` where there may be more and
--- in `q` where that was all; `n`, what has no permit as [place in n_, why]; `s`, places in s_ that are not this holder's to
--- settle; `o`, what each of o_ came to. An expiry or a cutoff that passed between the look and the
--- end lets the whole turn be run again (40001).
+-- expiry and the epoch make it one of the items: no epoch is given twice, and under one there is one attempt.
+--
+-- The answer is JSON: `p`, permits as [place in n_, attempt, milliseconds left to begin, milliseconds of the lease,
+-- acceptance, place of the row, input, and where they are not null provider key, circuit key and deadline]; `t`, taken
+-- ones as [place in t_, id, epoch], then as from the attempt on, and of each line in which something was seen [place in
+-- t_, due, id] of the last, in `c` where there may be more and in `q` where that was all; `n`, what has no permit as
+-- [place in n_, why]; `s`, places in s_ that are not this holder's to settle; `o`, what each of o_ came to. An expiry
+-- or a cutoff that passed between the look and the end lets the whole turn be run again (40001).
 create or replace function holdfast.turn_work(
   p_deployment bigint, p_holder uuid, p_tenants text[],
   s_rows tid[], s_tenants text[], s_works uuid[], s_epochs bigint[], s_attempts smallint[], s_results text[], s_circuits text[],
@@ -287,7 +288,8 @@ declare
   soonest timestamptz;
   latest timestamptz;
   settled bigint[] := '{}';
-  with_results constant boolean := cardinality(s_results) > 0;
+  -- By epoch, in which a key is found by halves.
+  results constant jsonb := case when cardinality(s_results) > 0 then jsonb_object(s_epochs::text[], s_results) end;
   many integer[];
   missing integer[];
   permitted text;
@@ -318,8 +320,7 @@ begin
     ), kept as (
       insert into holdfast.work_history (tenant_id, work_id, state, attempts, finished_at, holder, epoch, permit_admitted_at, result)
       select g.tenant_id, g.resource_id, case g.work_state when 'permitted' then 'succeeded' else 'succeeded_after_cancel_requested' end,
-        g.attempt, now, p_holder, g.epoch, g.permit_admitted_at,
-        case when with_results then nullif(s_results[array_position(s_epochs, g.epoch)], '')::jsonb end
+        g.attempt, now, p_holder, g.epoch, g.permit_admitted_at, nullif(results ->> g.epoch::text, '')::jsonb
       from gone g
     ), told as (
       insert into holdfast.resource_changes (tenant_id, kind, resource_id, root_id, resource_version, operation, body)
