@@ -17,6 +17,6 @@ export function acceptJson(
     // An async parser: what it throws becomes the request's refusal.
     // oxlint-disable-next-line require-await
     async (_request: unknown, body: string | Buffer) =>
-      readJson(Buffer.from(body), { depth: limits.jsonDepth }),
+      readJson(Buffer.from(body), { depth: limits.jsonDepth, what: "the body" }),
   );
 }

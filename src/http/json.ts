@@ -5,19 +5,23 @@ import { HoldfastError, isHoldfastError } from "../core/errors.ts";
  * no integer that a double can't hold, no text that PostgreSQL can't store. What is refused is named by place
  * (G11). `JSON.parse` replaces, rounds and overwrites instead.
  */
-export function readJson(bytes: Uint8Array, limits: { readonly depth: number }): unknown {
-  return new Reader(decode(bytes, limits.depth), limits.depth).read();
+export function readJson(
+  bytes: Uint8Array,
+  /** `what` the bytes are, such as `the body`, where only their number can say which is meant. */
+  { depth, what }: { readonly depth: number; readonly what?: string },
+): unknown {
+  return new Reader(decode(bytes, depth, what), depth).read();
 }
 
 const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
-function decode(bytes: Uint8Array, depth: number): string {
+function decode(bytes: Uint8Array, depth: number, what: string | undefined): string {
   try {
     return decoder.decode(bytes);
   } catch {
     const sound = soundBytes(bytes);
     throw new Reader(decoder.decode(bytes.subarray(0, sound)), depth).faultAtEnd(
-      `byte ${sound + 1} is not valid UTF-8`,
+      `byte ${sound + 1}${what === undefined ? "" : ` of ${what}`} is not valid UTF-8`,
     );
   }
 }
