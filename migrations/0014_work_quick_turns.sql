@@ -148,7 +148,8 @@ begin
       by_id := by_key;
     end if;
     if by_id.fingerprint <> decode(item.fingerprint, 'hex') then
-      raise exception using errcode = 'HF014', message = format('item %s: its identity belongs to another request', item.n);
+      raise exception using errcode = 'HF014', message = format('item %s: its %s belongs to another request, that of work %s', item.n,
+        case when by_id.work_id = item.id then 'id' else 'key' end, by_id.work_id);
     end if;
     place := item.n; work_id := by_id.work_id; duplicate := true; accepted_at := by_id.accepted_at;
     return next;
@@ -265,7 +266,6 @@ $$;
 -- An item's row is looked for at its place, where the claim or the permit left it, and by its key only when it has
 -- moved: a renewal or a cancellation writes it anew. Whatever stands at the places, only the holder, the state, the
 -- expiry and the epoch make it one of the items: no epoch is given twice, and under one there is one attempt.
---
 -- The answer is JSON: `p`, permits as [place in n_, attempt, milliseconds left to begin, milliseconds of the lease,
 -- acceptance, place of the row, input, and where they are not null provider key, circuit key and deadline]; `t`, taken
 -- ones as [place in t_, id, epoch], then as from the attempt on, and of each line in which something was seen [place in

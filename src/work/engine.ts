@@ -60,7 +60,8 @@ const retryMaxMs = 2_000;
  * The loop of one worker. What it has is in one of four places: claimed (no permit yet), ready (permitted, waits
  * for a free handler), running, done (waits for the next turn, which settles it). What happens while a turn is
  * under way goes into the next, so that turns are as large as the load makes them; a second one is sent meanwhile
- * when it is worth one. No item is in two of them.
+ * when it is worth one. Where each item waits for a permit of its own, one turn permits while another one settles. No
+ * item is in two of them.
  */
 export function startEngine(options: EngineOptions): Engine {
   const { db, holder, keeper, lanes, concurrency } = options;
@@ -441,7 +442,7 @@ export function startEngine(options: EngineOptions): Engine {
     running += 1;
     const signals = () => [kept.signal, aborting.signal];
     const outcome = handle(work, item, signals, (error) =>
-      options.onError(error, `a result of ${work.name} could not be stored`),
+      options.onError(error, `the result of ${work.name} ${item.id} could not be stored`),
     );
     if (!(outcome instanceof Promise)) {
       ran({ item, kept }, outcome);

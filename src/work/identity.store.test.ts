@@ -72,8 +72,12 @@ for (const life of ["waiting", "finished", "expired", "of a retired version"] as
     // The same content with another timing fact is another request, under either identity.
     const later = { deadline: instant(deadline + 1n) };
     for (const identity of [{ id: own.a }, { key: "ka" }]) {
-      await assert.rejects(submit(work, work1, { content: 1 }, { ...identity, ...later }), (error) =>
-        isHoldfastError(error, "idempotency_conflict"),
+      const [which] = Object.keys(identity);
+      await assert.rejects(
+        submit(work, work1, { content: 1 }, { ...identity, ...later }),
+        (error) =>
+          isHoldfastError(error, "idempotency_conflict") &&
+          error.message.includes(`its ${which} belongs to another request, that of work ${own.a}`),
       );
     }
   });
