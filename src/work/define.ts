@@ -1,10 +1,10 @@
 import { canonicalDigest } from "../core/canonical.ts";
 import { HoldfastError } from "../core/errors.ts";
 import type { Instant, Microseconds } from "../core/time.ts";
-import { refuseUnknown } from "./known-names.ts";
+import { given, refuseUnknown } from "./known-names.ts";
 import type { Policy } from "./policy.ts";
-import type { EffectSafety } from "./safety.ts";
-import { nameOf, type Place, pointerTo } from "./value.ts";
+import { type EffectSafety, effectSafeties } from "./safety.ts";
+import { nameOf, type Place, pointerTo, refusal } from "./value.ts";
 
 /** The part of the Standard Schema interface (version 1) that is used: any validator that has it fits. */
 export interface StandardSchema<Input = unknown, Output = Input> {
@@ -123,7 +123,7 @@ const declaredNames: ReadonlySet<string> = new Set(
     input: true,
     run: true,
     reconcile: true,
-  } satisfies Record<keyof Declared<never, never, never> | "safety" | "reconcile", true>),
+  } satisfies Record<DeclaredName, true>),
 );
 
 /**
@@ -134,17 +134,11 @@ export function defineWork<Output, Result, Input = Output>(
   declared: WorkDeclaration<Input, Output, Result>,
 ): WorkDefinition<Input, Result> {
   refuseUnknown(declared, declaredNames, []);
-  const { name, version, safety, policy, input: schema, queue = "default", breaker = null } = declared;
-  if (!namePattern.test(name)) throw wrong("work is named by 1 to 100 of a-z, 0-9 and inner . _ -");
-  if (!versionPattern.test(version)) throw wrong("a version has 1 to 63 of A-Z, a-z, 0-9 and inner . _ + -");
-  if (!queuePattern.test(queue)) throw wrong("a queue is named by 1 to 40 of a-z, 0-9 and inner _ -");
-  if (
-    breaker !== null &&
-    (!Number.isInteger(breaker.failures) || breaker.failures < 1 || breaker.failures > 1000)
-  )
-    throw wrong("a circuit opens after 1 to 1000 failures");
-  if (breaker !== null && breaker.probe < 1000n)
-    throw wrong("a circuit is probed after a millisecond or more");
+  checkDeclared(declared);
+  const { name, version, safety, policy } = declared;
+  const queue = declared.queue ?? "default";
+  const breaker = declared.breaker ?? null;
+  const schema = declared.input ?? undefined;
   const check = (value: unknown, at?: Place) =>
     schema === undefined ? Promise.resolve(value as Output) : validated(schema, value, at);
   const reconcile = declared.safety === "reconcile_before_retry" ? declared.reconcile : null;
@@ -164,6 +158,70 @@ export function defineWork<Output, Result, Input = Output>(
         : async (value, context) => declared.run(await check(value), context),
     reconcile: reconcile === null ? null : async (value, lost) => reconcile(await check(value), lost),
   };
+}
+
+type DeclaredName = keyof Declared<never, never, never> | "safety" | "reconcile";
+/** As a program without types may have it. */
+type Loose<Name extends string> = { readonly [name in Name]?: unknown };
+
+/** What is wrong is said where the work is declared, and not at its first item. */
+function checkDeclared(declared: Loose<DeclaredName>): void {
+  const { name, version, safety, policy, queue, input, run, reconcile } = declared;
+  if (!isNamedBy(namePattern, name)) throw wrong("work is named by 1 to 100 of a-z, 0-9 and inner . _ -");
+  if (!isNamedBy(versionPattern, version))
+    throw wrong("a version is a text of 1 to 63 of A-Z, a-z, 0-9 and inner . _ + -");
+  if (!effectSafeties.some((one) => one === safety))
+    throw refusal(["safety"], `is none of ${effectSafeties.join(", ")}`);
+  if (!isPolicy(policy))
+    throw refusal(["policy"], "is no policy: give legacy(), deadlineOnly() or planned()");
+  if (typeof run !== "function") throw refusal(["run"], "is no function: give what does the work");
+  if (safety === "reconcile_before_retry" && typeof reconcile !== "function")
+    throw refusal(["reconcile"], "is no function: with reconcile_before_retry it says what has happened");
+  if (given(queue) && !isNamedBy(queuePattern, queue))
+    throw wrong("a queue is named by 1 to 40 of a-z, 0-9 and inner _ -");
+  if (given(input) && !isSchema(input))
+    throw refusal(["input"], "is no validator with the Standard Schema interface");
+  if (given(declared.breaker)) checkBreaker(declared.breaker);
+}
+
+function checkBreaker({ failures, probe }: Loose<keyof Breaker>): void {
+  if (typeof failures !== "number" || !Number.isInteger(failures) || failures < 1 || failures > 1000)
+    throw wrong("a circuit opens after 1 to 1000 failures");
+  if (typeof probe !== "bigint" || probe < 1000n)
+    throw wrong("a circuit is probed after a millisecond or more");
+}
+
+export const isNamedBy = (pattern: RegExp, value: unknown) =>
+  typeof value === "string" && pattern.test(value);
+
+function isPolicy(value: unknown): boolean {
+  if (typeof value !== "object" || value === null) return false;
+  const { kind, retry, elapsed, lease }: Loose<keyof Policy> = value;
+  return (
+    (kind === "legacy" || kind === "deadline" || kind === "planned") &&
+    typeof retry === "object" &&
+    retry !== null &&
+    typeof elapsed === "bigint" &&
+    typeof lease === "bigint"
+  );
+}
+
+/** Some validators are functions. */
+function isSchema(value: unknown): boolean {
+  if ((typeof value !== "object" && typeof value !== "function") || value === null) return false;
+  const standard: unknown = "~standard" in value ? value["~standard"] : null;
+  return (
+    typeof standard === "object" &&
+    standard !== null &&
+    "validate" in standard &&
+    typeof standard.validate === "function"
+  );
+}
+
+export function isDefinition(value: unknown): boolean {
+  if (typeof value !== "object" || value === null) return false;
+  const { digest, check, run }: Loose<keyof WorkDefinition> = value;
+  return typeof digest === "string" && typeof check === "function" && typeof run === "function";
 }
 
 function registered({

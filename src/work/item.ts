@@ -3,7 +3,7 @@ import { isUuid } from "../core/ids.ts";
 import { constraintOf } from "../core/postgres/sqlstate.ts";
 import type { Instant, Microseconds } from "../core/time.ts";
 import { queuePattern } from "./define.ts";
-import { refuseUnknown } from "./known-names.ts";
+import { given, refuseUnknown } from "./known-names.ts";
 import { durationMax, lastInstant } from "./plan.ts";
 import type { Policy } from "./policy.ts";
 import { type Place, refusal, storedBytes, tooLargeText } from "./value.ts";
@@ -50,6 +50,10 @@ const keyPattern = /^[\x21-\x7e]{1,255}$/;
 /** Of the call with one item the place is empty: what it says is said of its own arguments. */
 export const placeOf = (place: number, alone: boolean): Place => (alone ? [] : ["items", place]);
 
+export function checkItems(items: readonly unknown[]): void {
+  if (!Array.isArray(items)) throw refusal(["items"], "is no array of { input, … }");
+}
+
 /** What is said of one item beside its input. The database holds the same by constraints, which name no place. */
 export function checkItem(item: SubmitItem<unknown>, policy: Policy, at: Place): void {
   if (typeof item !== "object" || item === null) throw refusal(at, "is no item: { input, … }");
@@ -84,11 +88,6 @@ function checkTiming(
   if (typeof delay !== "bigint") throw wrong("delay", "is no bigint of microseconds: use seconds()");
   if (delay < 0n || delay > durationMax) throw wrong("delay", "is not between none and a hundred years");
   if (delay > 0n && kind === "planned") throw wrong("delay", "is given, and a plan counts from acceptance");
-}
-
-/** A program without types may say null for what it leaves out. */
-function given<T>(value: T): value is NonNullable<T> {
-  return value !== undefined && value !== null;
 }
 
 function isText(value: unknown, longest: number): boolean {

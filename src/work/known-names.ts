@@ -16,7 +16,18 @@ const elsewhere: Readonly<Record<string, string>> = {
  * what it asked for with it.
  */
 export function refuseUnknown(given: object, known: ReadonlySet<string>, at: Place): void {
+  if (typeof given !== "object" || given === null) throw missing(known, at);
   for (const name of Object.keys(given)) if (!known.has(name)) throw unknown(name, [...known], at);
+}
+
+/** A program without types may say null for what it leaves out. */
+export function given<T>(value: T): value is NonNullable<T> {
+  return value !== undefined && value !== null;
+}
+
+function missing(known: ReadonlySet<string>, at: Place): HoldfastError {
+  const what = at.length === 0 ? "what is given" : nameOf(at);
+  return new HoldfastError("invalid_request", `${what} is no object; it may have ${[...known].join(", ")}`);
 }
 
 function unknown(name: string, known: readonly string[], at: Place): HoldfastError {

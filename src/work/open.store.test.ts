@@ -6,6 +6,7 @@ import { test } from "node:test";
 import { until } from "../../test/support/until.ts";
 import { workStand } from "../../test/support/work.ts";
 import { isHoldfastError } from "../core/errors.ts";
+import { seconds } from "../core/time.ts";
 import { startPostgres } from "../dev/postgres/server.ts";
 import type { ErrorCode } from "../wire/errors.ts";
 import { defineWork } from "./define.ts";
@@ -84,4 +85,68 @@ test("M5: where the roles or the schema are missing, it says what makes them", a
     openWork({ database: server.connection }),
     refusedWith("schema_missing", /^role "holdfast_producer" does not exist: `holdfast schema roles` makes/),
   );
+});
+
+test("what declares no work is refused where it is declared, and not when it is registered or runs", () => {
+  const declare = (changed: object) => () => {
+    const { name, version, safety, policy, run } = note;
+    defineWork({ name, version, safety, policy, run, ...changed } as never);
+  };
+  for (const [changed, words] of [
+    [{ name: undefined }, /^work is named by/],
+    [{ version: 1 }, /^a version is a text of/],
+    [{ policy: undefined }, /^policy is no policy: give legacy\(\), deadlineOnly\(\) or planned\(\)$/],
+    [{ policy: legacy }, /^policy is no policy/],
+    [{ policy: { kind: "legacy" } }, /^policy is no policy/],
+    [
+      { safety: "safe" },
+      /^safety is none of idempotent, provider_keyed, reconcile_before_retry, manual_resolution$/,
+    ],
+    [{ safety: undefined }, /^safety is none of/],
+    [{ run: undefined }, /^run is no function/],
+    [{ safety: "reconcile_before_retry" }, /^reconcile is no function/],
+    [{ queue: "No Such" }, /^a queue is named by/],
+    [{ input: { parse: () => 1 } }, /^input is no validator/],
+    [{ input: 5 }, /^input is no validator/],
+    [{ breaker: 5 }, /^a circuit opens/],
+    [{ breaker: { failures: 1, probe: 5000 } }, /^a circuit is probed/],
+  ] as const)
+    assert.throws(declare(changed), refusedWith("invalid_request", words));
+  // Null is nothing.
+  declare({ queue: null, breaker: null, input: null, reconcile: null })();
+  assert.throws(
+    () => defineWork(undefined as never),
+    refusedWith("invalid_request", /is no object; .* name, version/),
+  );
+});
+
+test("what a worker can't be held to is refused with the option's name, before anything is started", async () => {
+  // Whoever went on to the store would find none here.
+  const work = { db: {}, doorbell: {} } as never;
+  const refused = (options: unknown, words: RegExp) =>
+    assert.rejects(createWorker(work, options as never), refusedWith("invalid_request", words));
+  await refused(undefined, /is no object; it may have works, /);
+  for (const [options, words] of [
+    [{ works: undefined }, /^works is no array of one or more that defineWork has given$/],
+    [{ works: note }, /^works is/],
+    [{ works: [] }, /^works is/],
+    [{ works: [note, { name: "note", version: "1" }] }, /^works is/],
+    [{ concurrency: 0 }, /1 to 1000 handlers/],
+    [{ concurrency: "5" }, /1 to 1000 handlers/],
+    [{ queues: "lz" }, /^queues is no array of one or more names, each 1 to 40 of a-z/],
+    [{ queues: [] }, /^queues is/],
+    [{ queues: ["default", "No Such"] }, /^queues is/],
+    [{ queues: [undefined] }, /^queues is/],
+    [{ lease: 5 }, /^lease is no bigint of microseconds from a second to a day: use seconds\(\)$/],
+    [{ lease: seconds(0) }, /^lease is/],
+    [{ lease: seconds(0.999999) }, /^lease is/],
+    [{ lease: seconds(86_401) }, /^lease is/],
+    [{ grace: 5 }, /^grace is no bigint of microseconds from none to seven days: use seconds\(\)$/],
+    [{ grace: seconds(-1) }, /^grace is/],
+    [{ stallMs: -1 }, /^stallMs is no finite number of milliseconds above 0$/],
+    [{ stallMs: 0 }, /^stallMs is/],
+    [{ stallMs: Number.POSITIVE_INFINITY }, /^stallMs is/],
+    [{ stallMs: "20" }, /^stallMs is/],
+  ] as const)
+    await refused({ works: [note], ...options }, words);
 });

@@ -9,7 +9,14 @@ import type { Database } from "../core/postgres/transition.ts";
 import { checkCompatibility } from "../core/schema/compatibility.ts";
 import type { WorkDefinition } from "./define.ts";
 import type { Work } from "./handle.ts";
-import { isTooLarge, namedTooLarge, type SubmitItem, type SubmitOptions, submissionNames } from "./item.ts";
+import {
+  checkItems,
+  isTooLarge,
+  namedTooLarge,
+  type SubmitItem,
+  type SubmitOptions,
+  submissionNames,
+} from "./item.ts";
 import { refuseUnknown } from "./known-names.ts";
 import { isOpenedWork, type OpenedWork } from "./opened.ts";
 import { shareSubmissions } from "./submissions.ts";
@@ -136,6 +143,7 @@ export async function submitAll<Input>(
   options: { readonly tenant?: string } = {},
 ): Promise<Submitted[]> {
   refuseUnknown(options, callNames, []);
+  checkItems(items);
   return accepted(on, work, items, { tenant: options.tenant, alone: false });
 }
 

@@ -294,6 +294,8 @@ test("W9: a member that means nothing is refused and the one that was meant is n
     () => planned({ version: "p", offsets: [seconds(0)], circuit: seconds(1) }, { attempts: 2 } as never),
     says(/^attempts means nothing here; known are elapsed, lease$/),
   );
+  await assert.rejects(all(1 as never), says(/^items is no array of \{ input, … \}$/));
+  await assert.rejects(all({ input: 1 } as never), says(/^items is no array/));
   await assert.rejects(
     openWork({ database: "", tennant: "acme" } as never),
     says(/did you mean `tenant`\?$/),

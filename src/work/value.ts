@@ -139,6 +139,8 @@ function turns(value: object | bigint): value is (object | bigint) & Turning {
 
 /** Once, as JSON does: what it gives is not asked again. */
 function turnedFault(value: (object | bigint) & Turning, look: Look, depth: number): Fault | undefined {
+  // It would be kept as a list of numbers, which nobody makes a Buffer of again.
+  if (Buffer.isBuffer(value)) return here("is a Buffer: give its bytes as base64");
   look.turned = true;
   const given = value.toJSON();
   if (given === null && tagOf(value) === "Date") return here("is a Date that is no time: give null");
@@ -162,12 +164,14 @@ function lostBy(value: object, members: number): string | undefined {
     return "is a Map, of which JSON keeps nothing: give Object.fromEntries(map), or its entries";
   if (tag === "Set") return "is a Set, of which JSON keeps nothing: give [...set]";
   if (ArrayBuffer.isView(value) || tag.endsWith("ArrayBuffer"))
-    return `is a ${tag}: give its bytes as base64`;
-  if (tag !== "Object") return `is a ${tag}, which JSON does not keep as it is: give what of it is wanted`;
+    return `is ${withArticle(tag)}: give its bytes as base64`;
+  if (tag !== "Object")
+    return `is ${withArticle(tag)}, which JSON does not keep as it is: give what of it is wanted`;
   if (members > 0) return undefined;
   return "is of a class and has no members of its own for JSON to keep: give plain values, or the class a toJSON";
 }
 
+const withArticle = (tag: string) => `${/^(?:[AEIO]|Un)/.test(tag) ? "an" : "a"} ${tag}`;
 const here = (message: string): Fault => ({ message, path: [] });
 const tooLarge = (): Fault => ({ message: tooLargeText, path: [], kind: "large" });
 

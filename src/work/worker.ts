@@ -8,14 +8,16 @@ import { startLeaseKeeper } from "../core/postgres/lease-keeper.ts";
 import { translateFirst } from "../core/postgres/sqlstate.ts";
 import { supportedSchema } from "../core/schema/version.ts";
 import { startSequencer } from "../core/sequencer.ts";
-import { type Microseconds, toMilliseconds } from "../core/time.ts";
+import { type Microseconds, seconds, toMilliseconds } from "../core/time.ts";
 import type { WorkMetric } from "./counters.ts";
-import type { WorkDefinition } from "./define.ts";
+import { isDefinition, isNamedBy, queuePattern, type WorkDefinition } from "./define.ts";
 import { startEngine } from "./engine.ts";
 import type { Engine, EngineOptions } from "./engine-options.ts";
 import type { Work } from "./handle.ts";
-import { refuseUnknown } from "./known-names.ts";
+import { given, refuseUnknown } from "./known-names.ts";
 import { openedWork } from "./opened.ts";
+import { leaseMin } from "./policy.ts";
+import { refusal } from "./value.ts";
 import { registerRunner, registerVersion } from "./version.store.ts";
 
 /** Runs the work of one process. */
@@ -73,17 +75,17 @@ const ringEveryMs = 50;
 /** A ring is heard by the engine itself: what it takes comes first, and is not held up by the look. */
 const lookAfterMs = 10;
 const concurrencyMax = 1_000;
+/** Together they fit the timers that count them, which have room for 24 days. */
+const leaseMax = seconds(86_400);
+const graceMax = seconds(7 * 86_400);
 /** Without a database a worker starts all the same, and tries. */
 const keeperStartsMs = 5_000;
 
 /** Register what this process runs (W2), and run it until stopped. The login plays worker and dispatcher, too. */
 export async function createWorker(work: Work, options: WorkerOptions): Promise<Worker> {
   const { db, settings, name, doorbell, onError } = openedWork(work);
-  refuseUnknown(options, optionNames, []);
+  checkOptions(options);
   const concurrency = options.concurrency ?? 10;
-  if (!Number.isInteger(concurrency) || concurrency < 1 || concurrency > concurrencyMax) {
-    throw new HoldfastError("invalid_request", "a worker runs 1 to 1000 handlers at a time");
-  }
   const lanes = new Map<string, WorkDefinition>();
   const versions: number[] = [];
   for (const one of options.works as readonly WorkDefinition[]) {
@@ -104,7 +106,7 @@ export async function createWorker(work: Work, options: WorkerOptions): Promise<
     name: `holdfast/${name}`,
     leaseUs,
     renewMs: Math.min(renewEveryMs, toMilliseconds(leaseUs) / 3),
-    ...(options.stallMs === undefined ? {} : { stallMs: options.stallMs }),
+    ...(given(options.stallMs) ? { stallMs: options.stallMs } : {}),
     onError: (error) => onError(error, "leases could not be renewed"),
     onLost: () => counting(options).onRefused?.("", "renewal", "lost"),
   });
@@ -161,6 +163,42 @@ export async function createWorker(work: Work, options: WorkerOptions): Promise<
       await keeper.close();
     },
   };
+}
+
+/** Before anything of it is started. */
+function checkOptions(options: WorkerOptions): void {
+  refuseUnknown(options, optionNames, []);
+  const {
+    works,
+    concurrency,
+    queues,
+    lease,
+    grace,
+    stallMs,
+  }: { readonly [name in keyof WorkerOptions]?: unknown } = options;
+  if (!Array.isArray(works) || works.length === 0 || !works.every(isDefinition))
+    throw refusal(["works"], "is no array of one or more that defineWork has given");
+  if (given(concurrency) && !isWithin(concurrency, 1, concurrencyMax))
+    throw new HoldfastError("invalid_request", "a worker runs 1 to 1000 handlers at a time");
+  if (
+    given(queues) &&
+    !(Array.isArray(queues) && queues.length > 0 && queues.every((one) => isNamedBy(queuePattern, one)))
+  )
+    throw refusal(["queues"], "is no array of one or more names, each 1 to 40 of a-z, 0-9 and inner _ -");
+  if (given(lease) && !isBetween(lease, leaseMin, leaseMax))
+    throw refusal(["lease"], "is no bigint of microseconds from a second to a day: use seconds()");
+  if (given(grace) && !isBetween(grace, 0n, graceMax))
+    throw refusal(["grace"], "is no bigint of microseconds from none to seven days: use seconds()");
+  if (given(stallMs) && !(typeof stallMs === "number" && Number.isFinite(stallMs) && stallMs > 0))
+    throw refusal(["stallMs"], "is no finite number of milliseconds above 0");
+}
+
+function isWithin(value: unknown, least: number, most: number): boolean {
+  return typeof value === "number" && Number.isInteger(value) && value >= least && value <= most;
+}
+
+function isBetween(value: unknown, least: bigint, most: bigint): boolean {
+  return typeof value === "bigint" && value >= least && value <= most;
 }
 
 /** What the engine tells, for whoever counts. */
