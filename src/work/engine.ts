@@ -93,8 +93,7 @@ export function startEngine(options: EngineOptions): Engine {
   const turns: UnderWay[] = [];
   /** Permits that the turns under way have asked for. */
   let asked = 0;
-  let woken = true;
-  let rung = false;
+  let [woken, rung] = [true, false];
   let scheduled = false;
   let starting = false;
   let closed = () => {};
