@@ -80,7 +80,9 @@ test("W5: what has been done has been done, also when its result can't be kept a
     ids.map(({ id }) => [byId.get(id)?.state, byId.get(id)?.result]),
     results.map((_, n) => ["succeeded", n === 6 ? { at: "1970-01-01T00:00:00.000Z" } : null]),
   );
-  const told = errors.map((text) => text.replace(/^the result of give [0-9a-f-]{36} could not be stored: /, ""));
+  const told = errors.map((text) =>
+    text.replace(/^the result of give [0-9a-f-]{36} could not be stored: /, ""),
+  );
   for (const place of [
     "result.rows is a Map",
     "result.total is a bigint",
