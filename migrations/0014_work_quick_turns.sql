@@ -8,7 +8,7 @@
 -- that was taken to its end is told as well, so that whoever hears of something new can look there first.
 --
 -- Conditions of leases_work are read anew by each statement that writes it. As constants they say the same in half the
--- length. Their rows are read once by this migration, under its lock of that table: a second for a million live items.
+-- length. Their rows are read once by this migration, under its lock of that table: a second or two for a million.
 
 alter table holdfast.leases_work
   drop constraint leases_work_state, drop constraint leases_work_permit, drop constraint leases_work_rests;
