@@ -47,10 +47,10 @@ const claimMax = 500;
 const turnMax = 500;
 /** While one turn is at the database this side prepares the next and runs what the one before permitted. */
 const turnsMax = 2;
-/** Two small turns cost the database more than one: each has its own commit. */
+/** Two small turns cost the database more than one: each has its own commit, and its change. */
 const besideMin = 128;
-/** From so many on, items that wait for a permit each are taken by one turn while another settles those before. */
-const apartMin = 8;
+/** From so many on, items that wait for a permit each are taken by one turn while another settles more than these. */
+const [apartMin, settleMin] = [8, 24];
 /** Code that never pauses keeps the event loop no longer than this. */
 const unbrokenMs = 10;
 const retryFirstMs = 50;
@@ -153,7 +153,7 @@ export function startEngine(options: EngineOptions): Engine {
     if (lines.from.length > 0 && !lines.ahead) {
       if (takes >= apartMin && (other === undefined ? done.length >= apartMin : other.part === "settle"))
         return "take";
-      if (other?.part === "take" && done.length >= apartMin) return "settle";
+      if (other?.part === "take" && done.length > Math.max(settleMin, concurrency)) return "settle";
     }
     const size = done.length + takes;
     if (other === undefined) return size > 0 ? "all" : null;

@@ -314,10 +314,13 @@ test("W11: items of a strict class are permitted by one turn while another settl
   const concurrency = 20;
   const sent = new Set<Asked>();
   let [running, most, mostAsked, overlaps] = [0, 0, 0, 0];
+  let [settling, taken] = [0, 0];
   overhear(listener, (asked, answered) => {
     if (asked.name !== "turn.turnWork") return;
     if (answered) return void sent.delete(asked);
     sent.add(asked);
+    if (settles(asked)) settling += 1;
+    if (takes(asked) > 0) taken += 1;
     const all = [...sent];
     const permits = all.reduce((sum, one) => sum + takes(one), 0);
     mostAsked = Math.max(mostAsked, permits + running);
@@ -350,6 +353,8 @@ test("W11: items of a strict class are permitted by one turn while another settl
   );
   assert.ok(most <= concurrency && mostAsked <= concurrency, `${most} ran, ${mostAsked} were asked for`);
   assert.ok(overlaps > 0);
+  // What has finished waits for more of its kind, while there are permits to take.
+  assert.ok(settling < 0.75 * taken, `${settling} of turns settled, ${taken} took`);
   const rows = await ask<{ state: string; attempts: number; n: number }>(
     "select state, attempts, count(*)::int as n from holdfast.work_history group by 1, 2",
   );
