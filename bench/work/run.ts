@@ -96,11 +96,11 @@ async function besidePeers(): Promise<void> {
   await drainAll(open);
   // What the single submissions left is run before anything is timed.
   for (const { engine, admin } of open) await runOut(engine, admin);
-  await pickUpAll(open);
   for (const { engine, admin } of open) {
     await engine.close();
     await admin.end();
   }
+  await pickUpAll(open);
 }
 
 async function drainAll(open: readonly Opened[]): Promise<void> {
@@ -161,14 +161,17 @@ async function runOut(engine: Engine, admin: Client): Promise<void> {
   await stop();
 }
 
-async function pickUpAll(open: readonly Opened[]): Promise<void> {
+/** Each alone: the system is idle, and the others, which look around for work of theirs, are not there. */
+async function pickUpAll(opened: readonly Opened[]): Promise<void> {
   row(["pick-up, ms", "p50", "p99"]);
   row(["---", "---:", "---:"]);
-  for (const { name, engine, database } of open) {
+  for (const { name, database } of opened) {
     if (name === "bare" || name === "bullmq") continue;
     const task = { name, file, database, url: urlOf(database) };
+    const engine = await engineOf(name, file)(database, task.url);
     const waits = await pickUp(engine, task, Number(values.samples));
     const at = (share: number) => (waits[Math.floor(waits.length * share)] ?? 0).toFixed(1);
     row([engine.name, at(0.5), at(0.99)]);
+    await engine.close();
   }
 }
