@@ -92,8 +92,10 @@ const shownVersions: Shown<WorkVersionView> = {
 };
 
 /** One that has rows and nobody to run them is not silent. */
-function standing({ workers, waiting, retired_at }: WorkVersionView): string {
+function standing({ workers, waiting, suspended, retired_at }: WorkVersionView): string {
   if (waiting && workers === 0) return "waits for a worker";
-  if (retired_at !== null) return waiting ? "retired, drains" : "retired";
-  return waiting ? "has work" : "has no work";
+  const retired = retired_at === null ? "" : "retired, ";
+  if (waiting) return retired === "" ? "has work" : "retired, drains";
+  if (suspended) return `${retired}has suspended work`;
+  return retired === "" ? "has no work" : "retired";
 }

@@ -296,8 +296,10 @@ export const WorkVersionView = Type.Object(
     retired_at: Nullable(Timestamp),
     /** Live processes that run it. */
     workers: Count,
-    /** Whether the tenant has unfinished items of it: with no worker, they wait for one. */
+    /** Whether the tenant has unfinished items of it that are not suspended: with no worker, they wait for one. */
     waiting: Type.Boolean(),
+    /** Whether the tenant has suspended items of it: they wait for somebody to settle them or to put them back. */
+    suspended: Type.Boolean(),
   },
   titled("WorkVersionView"),
 );

@@ -11,6 +11,7 @@ import { defineWork } from "./define.ts";
 import { openWork, submit, submitAll } from "./open.ts";
 import { deadlineOnly, legacy, planned } from "./policy.ts";
 import { listVersions, registerVersion, retireVersion } from "./version.store.ts";
+import { suspendWork } from "./work.store.ts";
 import { createWorker } from "./worker.ts";
 
 const refused = (code: ErrorCode) => (error: unknown) => isHoldfastError(error, code);
@@ -116,6 +117,13 @@ test("W2: a version never changes, is retired for new submissions, and drains", 
     [shown?.runners, shown?.waiting, shown?.retired_at !== null],
     [0n, true, true],
     "nobody runs what waits: it is shown",
+  );
+  await suspendWork(work.db, { tenant, work: kept.id, by: "ada" });
+  const [taken] = await listVersions(work.db, tenant);
+  assert.deepEqual(
+    [taken?.waiting, taken?.suspended],
+    [false, true],
+    "what is suspended waits for no worker",
   );
 });
 

@@ -149,6 +149,7 @@ export interface ListVersionsRow {
   readonly retired_at: Instant | null;
   readonly runners: bigint;
   readonly waiting: boolean;
+  readonly suspended: boolean;
 }
 
 /**
@@ -166,15 +167,22 @@ export const listVersions = statement<ListVersionsParams, ListVersionsRow, "many
   (select count(*) from holdfast.work_runners r join holdfast.incarnations i using (incarnation_id)
    where r.version_number = v.version_number and i.ended_at is null
      and i.seen_at > holdfast.ledger_now() - holdfast.microseconds($1)) as "runners",
-  exists (
-    select from (select distinct k.queue from holdfast.work_versions k) q
-    cross join (values (0::smallint), (1::smallint), (2::smallint), (3::smallint)) as p (priority)
-    cross join lateral (
-      select from holdfast.leases_work l
-      where l.queue = v.version_number || '.' || q.queue and l.priority = p.priority and l.tenant_id = holdfast.current_tenant()
-      limit 1) waits
-  ) as "waiting"
+  coalesce(lines.waiting, false) as "waiting", coalesce(lines.suspended, false) as "suspended"
 from holdfast.work_versions v
+cross join lateral (
+  select bool_or(ends.due_at < '9999-12-31T00:00:00Z') as waiting, bool_or(ends.due_at = '9999-12-31T00:00:00Z') as suspended
+  from (select distinct k.queue from holdfast.work_versions k) q
+  cross join (values (0::smallint), (1::smallint), (2::smallint), (3::smallint)) as p (priority)
+  cross join lateral (
+    (select l.due_at from holdfast.leases_work l
+     where l.queue = v.version_number || '.' || q.queue and l.priority = p.priority and l.tenant_id = holdfast.current_tenant()
+     order by l.due_at, l.resource_id limit 1)
+    union all
+    (select l.due_at from holdfast.leases_work l
+     where l.queue = v.version_number || '.' || q.queue and l.priority = p.priority and l.tenant_id = holdfast.current_tenant()
+     order by l.due_at desc, l.resource_id desc limit 1)
+  ) ends
+) lines
 where ($2::text is null or v.name = $2)
 order by v.name, v.version_number
 limit $3`,

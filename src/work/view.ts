@@ -225,6 +225,7 @@ export function versionView(row: ListVersionsRow): WorkVersionView {
     retired_at: timeOrNull(row.retired_at),
     workers: Number(row.runners),
     waiting: row.waiting,
+    suspended: row.suspended,
   };
 }
 
