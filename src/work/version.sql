@@ -42,7 +42,10 @@ select v.version_number, v.name, v.version, v.queue, v.safety, v.attempts_max, v
      and i.seen_at > holdfast.ledger_now() - holdfast.microseconds(:within_us)) as "runners!",
   -- At either end of each line: what somebody has to put back stands behind all times.
   coalesce(lines.waiting, false) as "waiting!", coalesce(lines.suspended, false) as "suspended!"
-from holdfast.work_versions v
+from (
+  select * from holdfast.work_versions n where :name::text is null or n.name = :name
+  order by n.name, n.version_number limit :limit
+) v
 cross join lateral (
   select bool_or(ends.due_at < '9999-12-31T00:00:00Z') as waiting, bool_or(ends.due_at = '9999-12-31T00:00:00Z') as suspended
   from (select distinct k.queue from holdfast.work_versions k) q
@@ -57,6 +60,4 @@ cross join lateral (
      order by l.due_at desc, l.resource_id desc limit 1)
   ) ends
 ) lines
-where (:name::text is null or v.name = :name)
-order by v.name, v.version_number
-limit :limit;
+order by v.name, v.version_number;

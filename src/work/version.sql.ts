@@ -168,7 +168,10 @@ export const listVersions = statement<ListVersionsParams, ListVersionsRow, "many
    where r.version_number = v.version_number and i.ended_at is null
      and i.seen_at > holdfast.ledger_now() - holdfast.microseconds($1)) as "runners",
   coalesce(lines.waiting, false) as "waiting", coalesce(lines.suspended, false) as "suspended"
-from holdfast.work_versions v
+from (
+  select * from holdfast.work_versions n where $2::text is null or n.name = $2
+  order by n.name, n.version_number limit $3
+) v
 cross join lateral (
   select bool_or(ends.due_at < '9999-12-31T00:00:00Z') as waiting, bool_or(ends.due_at = '9999-12-31T00:00:00Z') as suspended
   from (select distinct k.queue from holdfast.work_versions k) q
@@ -183,7 +186,5 @@ cross join lateral (
      order by l.due_at desc, l.resource_id desc limit 1)
   ) ends
 ) lines
-where ($2::text is null or v.name = $2)
-order by v.name, v.version_number
-limit $3`,
+order by v.name, v.version_number`,
 );
