@@ -127,7 +127,7 @@ async function each(
     try {
       const id = await workIdOf(client, text);
       const changed = await call(client, id).catch(async (error: unknown) => {
-        throw await explained(client, verb, id, error);
+        throw await explained(client, verb, id, error, context.now());
       });
       await printChanged(context, flags, changed);
     } catch (error) {

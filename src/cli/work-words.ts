@@ -19,7 +19,7 @@ export function workLines(work: WorkDetail, colors: Colors, now: number): string
   const lines = [
     field("Work", `${colors.bold(visible(work.name))}, version ${visible(work.version)}`),
     field("ID", work.id),
-    field("State", workColor(work.state, colors)(stateSentence(work))),
+    field("State", workColor(work.state, colors)(stateSentence(work, now))),
     field("Accepted", `${instantText(work.accepted_at)} (${age(work.accepted_at, now)} ago)`),
     field("Waits in", `queue ${visible(work.queue)}, priority ${work.priority} (0 is the most urgent)`),
     field("Policy", policySentence(work, plan)),
@@ -47,14 +47,17 @@ const safetyWords: Readonly<Record<string, string>> = {
 };
 
 /** A state alone says what; this says what has to happen for it to change. */
-export function stateSentence({
-  state,
-  suspended,
-  next_due_at: due,
-  lease,
-  finished_at,
-}: WorkDetail): string {
-  const by = lease === null ? "" : ` by ${lease.holder}, whose lease lasts until ${instantText(lease.until)}`;
+export function stateSentence(
+  {
+    state,
+    suspended,
+    next_due_at: due,
+    lease,
+    finished_at,
+  }: Pick<WorkDetail, "state" | "suspended" | "next_due_at" | "lease" | "finished_at">,
+  now: number,
+): string {
+  const by = lease === null ? "" : ` by ${lease.holder}, whose lease ${leaseWords(lease.until, now)}`;
   switch (state) {
     case "pending":
       return due === null ? "pending" : `pending: its first attempt is due at ${instantText(due)}`;
@@ -76,6 +79,13 @@ export function stateSentence({
     case "cancelled_before_effect":
       return finished_at === null ? state : `${state} at ${instantText(finished_at)}`;
   }
+}
+
+/** An expired one is found by a worker alone: what follows is decided by what the code of its version declares. */
+function leaseWords(until: string, now: number): string {
+  return Date.parse(until) > now
+    ? `lasts until ${instantText(until)}`
+    : `ran out at ${instantText(until)}: the next worker of its version and queue that is alive takes it up`;
 }
 
 const suspendedWords = {

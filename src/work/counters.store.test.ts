@@ -29,7 +29,7 @@ test("W12 W5: a worker counts its attempts, and what it was refused at a permit,
     policy: legacy({ initial: seconds(3600), longest: seconds(3600) }),
     async run({ way }, { id }) {
       if (way === "fails") throw new WorkFailure("declined", "s3cret");
-      if (way === "again") throw new Error("s3cret");
+      if (way === "again") throw new WorkFailure("busy", "s3cret", { retry: true });
       if (way === "late") await new Promise<void>((resolve) => gate.set(id, resolve));
       return null;
     },

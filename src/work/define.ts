@@ -1,5 +1,5 @@
 import { canonicalDigest } from "../core/canonical.ts";
-import { HoldfastError } from "../core/errors.ts";
+import { HoldfastError, isHoldfastError } from "../core/errors.ts";
 import type { Instant, Microseconds } from "../core/time.ts";
 import { given, refuseUnknown } from "./known-names.ts";
 import type { Policy } from "./policy.ts";
@@ -155,7 +155,7 @@ export function defineWork<Output, Result, Input = Output>(
     run:
       schema === undefined
         ? (value, context) => declared.run(value as Output, context)
-        : async (value, context) => declared.run(await check(value), context),
+        : async (value, context) => declared.run(await check(value).catch(refused), context),
     reconcile: reconcile === null ? null : async (value, lost) => reconcile(await check(value), lost),
   };
 }
@@ -269,11 +269,22 @@ async function validated<Input, Output>(
 
 const stepOf = (key: PropertyKey) => (typeof key === "number" ? key : String(key));
 
+/** Before the code runs: nothing has happened. Input that does not fit its schema will not fit the next time either. */
+function refused(error: unknown): never {
+  if (isHoldfastError(error, "invalid_request")) throw new WorkFailure(error.code, error.message);
+  const message = error instanceof Error ? error.message : "the validator threw something";
+  throw new WorkFailure("handler_failed", message, { retry: true });
+}
+
 function wrong(detail: string): HoldfastError {
   return new HoldfastError("invalid_request", detail);
 }
 
-/** Fails the attempt for good: no other one is tried. */
+/**
+ * Fails the attempt, and says that its effect has not happened: no other one is tried, or with `retry` the next one when
+ * the policy has it. Whatever else is thrown fails an attempt that may be repeated (`idempotent`, `provider_keyed`);
+ * of the two strict classes it leaves the outcome unknown.
+ */
 export class WorkFailure extends Error {
   override readonly name = "WorkFailure";
   readonly code: string;

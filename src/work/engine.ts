@@ -6,6 +6,7 @@ import { toMilliseconds } from "../core/time.ts";
 import { permittable } from "./choice.ts";
 import type { Engine, EngineOptions } from "./engine-options.ts";
 import { handle } from "./handler.ts";
+import { isUnknown, keepLate } from "./late.ts";
 import { lookMax, openLines, takeNoneMs } from "./lines.ts";
 import { halves, type LostTurn, readLost } from "./lost-turn.ts";
 import { pacing } from "./pacing.ts";
@@ -18,7 +19,6 @@ import {
   type Done,
   leaseOf,
   type Outcome,
-  observeWork,
   type Permitted,
   recoverWork,
   type Take,
@@ -43,8 +43,7 @@ interface UnderWay {
   readonly size: number;
 }
 
-const claimMax = 500;
-const turnMax = 500;
+const [claimMax, turnMax] = [500, 500];
 /** While one turn is at the database this side prepares the next and runs what the one before permitted. */
 const turnsMax = 2;
 /** Two small turns cost the database more than one: each has its own commit, and its change. */
@@ -314,17 +313,8 @@ export function startEngine(options: EngineOptions): Engine {
   }
 
   async function quarantine(one: Done): Promise<void> {
-    let what: string;
-    try {
-      what = await observeWork(db, holder, one, options.retention);
-    } catch (error) {
-      options.onError(error, "a late result could not be kept");
-      if (isHoldfastError(error, "unavailable")) what = "held";
-      else if (one.outcome.type === "succeeded" && one.outcome.result !== "") {
-        // That it was late is worth keeping, also where its result can't be.
-        return quarantine({ ...one, outcome: { type: "succeeded", result: "" } });
-      } else what = "dropped";
-    }
+    let what = await keepLate(options, one);
+    if (what === "held" && isUnknown(one.outcome)) what = "unknown";
     if (what !== "held" && one.outcome.type !== "returned") options.onSettled?.(nameOf(one.item), what);
     if (what === "quarantined") options.onRefused?.(nameOf(one.item), "completion", what);
     if (what !== "held") return;
@@ -366,10 +356,7 @@ export function startEngine(options: EngineOptions): Engine {
       if (one?.outcome.type === "succeeded" && one.outcome.result !== "") {
         done.push({ ...one, outcome: { type: "succeeded", result: "" } });
       } else if (one !== undefined) {
-        // Nothing more can be said of it. No longer renewed, it goes where an open permit goes.
-        if (one.outcome.type !== "returned") options.onSettled?.(nameOf(one.item), "dropped");
-        permits.delete(one.item.epoch);
-        one.kept?.drop();
+        leave(one, one.outcome.type === "returned" ? null : "dropped");
       }
       return;
     }
@@ -435,13 +422,14 @@ export function startEngine(options: EngineOptions): Engine {
   function run({ item, kept }: Ready): boolean {
     const work = lanes.get(item.lane);
     if (work === undefined || kept.lost || item.startByMs <= monotonicMs()) {
-      finish({ item, outcome: { type: "returned" }, kept });
+      done.push({ item, outcome: { type: "returned" }, kept });
+      poke();
       return false;
     }
     running += 1;
     const signals = () => [kept.signal, aborting.signal];
-    const outcome = handle(work, item, signals, (error) =>
-      options.onError(error, `the result of ${work.name} ${item.id} could not be stored`),
+    const outcome = handle(work, item, signals, (error, what) =>
+      options.onError(error, `the result of ${work.name} ${item.id} ${what}`),
     );
     if (!(outcome instanceof Promise)) {
       ran({ item, kept }, outcome);
@@ -458,12 +446,20 @@ export function startEngine(options: EngineOptions): Engine {
 
   function ran({ item, kept }: Ready, outcome: Outcome): void {
     running -= 1;
-    finish({ item, outcome, kept });
+    const one = { item, outcome, kept };
+    if (!isUnknown(outcome)) done.push(one);
+    else {
+      leave(one, kept.lost ? null : "unknown");
+      if (kept.lost) follow(quarantine(one));
+    }
+    poke();
   }
 
-  function finish(one: Finished): void {
-    done.push(one);
-    poke();
+  /** Nothing more can be said of it. No longer renewed, it goes where an open permit goes. */
+  function leave({ item, kept }: Pick<Finished, "item" | "kept">, what: string | null): void {
+    if (what !== null) options.onSettled?.(nameOf(item), what);
+    permits.delete(item.epoch);
+    kept?.drop();
   }
 
   const nameOf = (item: Claimed) => lanes.get(item.lane)?.name ?? "";

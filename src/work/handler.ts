@@ -1,30 +1,35 @@
 import { HoldfastError, isHoldfastError } from "../core/errors.ts";
 import { parseInstant } from "../core/time.ts";
 import { type WorkContext, type WorkDefinition, WorkFailure } from "./define.ts";
+import { type EffectSafety, failsByThrowing } from "./safety.ts";
 import type { Outcome, Permitted } from "./turn.store.ts";
 import { kept, valueBytesMax } from "./value.ts";
 
 const resultAt = ["result"] as const;
 
+/** What is wrong with a result, for whoever runs the worker. */
+export type OnFault = (error: unknown, what: "could not be stored" | "is unknown") => void;
+
 /**
- * Calls the code of one attempt. What it throws is its failure: this never throws, and its promise never rejects.
- * Code that does not pause gives its outcome at once.
+ * Calls the code of one attempt. What it throws is its failure, or leaves it unknown, as its safety has it: this never
+ * throws, and its promise never rejects. Code that does not pause gives its outcome at once.
  */
 export function handle(
   work: WorkDefinition,
   item: Permitted,
   signals: () => readonly AbortSignal[],
-  onError: (error: unknown) => void,
+  onFault: OnFault,
 ): Outcome | Promise<Outcome> {
+  const thrown = (error: unknown) => failure(error, work.safety, onFault);
   let result: unknown;
   try {
     result = work.run(item.input, new Context(item, signals));
   } catch (error) {
-    return failure(error);
+    return thrown(error);
   }
   return isPromise(result)
-    ? Promise.resolve(result).then((value) => success(value, onError), failure)
-    : success(result, onError);
+    ? Promise.resolve(result).then((value) => success(value, onFault), thrown)
+    : success(result, onFault);
 }
 
 /** What most code never asks for is made when it does. */
@@ -64,12 +69,12 @@ class Context implements WorkContext {
 const isPromise = (value: unknown): value is PromiseLike<unknown> =>
   typeof value === "object" && value !== null && "then" in value && typeof value.then === "function";
 
-function success(result: unknown, onError: (error: unknown) => void): Outcome {
+function success(result: unknown, onFault: OnFault): Outcome {
   try {
     return { type: "succeeded", result: encoded(result) };
   } catch (error) {
     // The effect has happened: that its result can't be stored does not make it a failure.
-    onError(error);
+    onFault(error, "could not be stored");
     return { type: "succeeded", result: "" };
   }
 }
@@ -83,10 +88,14 @@ function encoded(result: unknown): string {
   return text;
 }
 
-function failure(error: unknown): Outcome {
+function failure(error: unknown, safety: EffectSafety, onFault: OnFault): Outcome {
   const message = stored(said(error)).slice(0, 1_000);
   if (error instanceof WorkFailure) {
     return { type: "failed", code: named(error.code), message, final: !error.retry };
+  }
+  if (!failsByThrowing[safety]) {
+    onFault(error, "is unknown");
+    return { type: "failed", code: "handler_failed", message, final: false, unknown: true };
   }
   // Input that does not fit its schema will not fit the next time either.
   const final = isHoldfastError(error, "invalid_request");

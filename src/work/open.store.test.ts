@@ -147,6 +147,24 @@ test("what a worker can't be held to is refused with the option's name, before a
     [{ stallMs: 0 }, /^stallMs is/],
     [{ stallMs: Number.POSITIVE_INFINITY }, /^stallMs is/],
     [{ stallMs: "20" }, /^stallMs is/],
+    [{ retention: "" }, /^retention is no name of 1 to 128 characters$/],
+    [{ retention: "x".repeat(129) }, /^retention is/],
+    [{ retention: "a\0" }, /^retention is/],
+    [{ retention: 5 }, /^retention is/],
+    [{ onMetric: 5 }, /^onMetric is no function$/],
+    [{ onSettled: "log" }, /^onSettled is no function$/],
   ] as const)
     await refused({ works: [note], ...options }, words);
+});
+
+test("a database that is not named, or by no address, is refused as configuration, and nothing of it is repeated", async () => {
+  for (const database of [undefined, null, "", "nope", 5, "postgres://user:s3cret@/"])
+    await assert.rejects(
+      openWork({ database: database as string }),
+      (error) =>
+        isHoldfastError(error, "invalid_configuration") &&
+        error.message.startsWith("the database's address must ") &&
+        !error.message.includes("s3cret"),
+      String(database),
+    );
 });

@@ -34,9 +34,10 @@ import { registerVersion } from "./version.store.ts";
 export interface OpenWorkOptions {
   /**
    * `postgresql://USER:PASSWORD@HOST:PORT/DATABASE`, or its parts. The login is a member of the roles that it plays. As
-   * HOLDFAST_DATABASE_URL has it: elsewhere than on this machine the server's certificate is verified.
+   * HOLDFAST_DATABASE_URL has it: elsewhere than on this machine the server's certificate is verified. May be
+   * undefined, as what comes from the environment may, and is refused then.
    */
-  readonly database: string | ConnectionSettings;
+  readonly database: string | ConnectionSettings | undefined;
   readonly tenant?: string;
   /** Of the process, for people who look at the store. */
   readonly name?: string;
@@ -53,7 +54,7 @@ export interface OpenWorkOptions {
  */
 export async function openWork(options: OpenWorkOptions): Promise<Work> {
   refuseUnknown(options, openNames, []);
-  const settings = typeof options.database === "string" ? postgresUrl(options.database) : options.database;
+  const settings = addressed(options.database);
   const name = options.name ?? "work";
   const onError = options.onError ?? report;
   const tenant = options.tenant === undefined ? null : checkedTenant(options.tenant);
@@ -215,6 +216,16 @@ async function inTransaction<T>(db: Database, body: (connection: Queryable) => P
   } finally {
     client.off("error", onError);
     client.release(broken);
+  }
+}
+
+function addressed(database: OpenWorkOptions["database"]): ConnectionSettings {
+  if (typeof database === "object" && database !== null) return database;
+  try {
+    return postgresUrl(typeof database === "string" ? database : "");
+  } catch (error) {
+    const wrong = error instanceof Error ? error.message : "is no address";
+    throw new HoldfastError("invalid_configuration", `the database's address ${wrong}`);
   }
 }
 

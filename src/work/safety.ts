@@ -38,6 +38,17 @@ export const afterClosure: Readonly<
   manual_resolution: { unknown: "suspend", applied: "succeed", not_applied: "fail" },
 };
 
+/**
+ * Whether whatever code throws says that its attempt failed. Where an effect must not happen twice unnoticed it says
+ * nothing of the effect: a connection can break after it. There a WorkFailure alone says that nothing happened.
+ */
+export const failsByThrowing: Readonly<Record<EffectSafety, boolean>> = {
+  idempotent: true,
+  provider_keyed: true,
+  reconcile_before_retry: false,
+  manual_resolution: false,
+};
+
 /** Whether a permit may be taken before a handler is free. What must not be lost unknowingly waits for its handler. */
 export const permitsAhead: Readonly<Record<EffectSafety, boolean>> = {
   idempotent: true,

@@ -36,8 +36,15 @@ export interface Permitted extends Claimed {
 
 export type Outcome =
   | { readonly type: "succeeded"; readonly result: string }
-  /** `final`: no other attempt is tried. */
-  | { readonly type: "failed"; readonly code: string; readonly message: string; readonly final: boolean }
+  | {
+      readonly type: "failed";
+      readonly code: string;
+      readonly message: string;
+      /** No other attempt is tried. */
+      readonly final: boolean;
+      /** It does not say whether the effect has happened, which has to be known (W11): not to be settled as a failure. */
+      readonly unknown?: boolean;
+    }
   /** Its code was never called. */
   | { readonly type: "returned" };
 

@@ -49,7 +49,8 @@ export interface WorkerOptions {
   /**
    * For counting: the work's name and what an attempt came to, once for each whose code gave its word, and only when it
    * is known: `finished`, of a failure `retry`, `failed` or `suspended`, `settled` where it counted and only the answer was
-   * lost, of a late word `quarantined`, and `dropped` when it was not recorded. Must not throw.
+   * lost, of a late word `quarantined`, `unknown` where it leaves open whether the effect has happened, and `dropped` when
+   * it was not recorded. Must not throw.
    */
   readonly onSettled?: (name: string, outcome: string) => void;
   /** For counting attempts and refusals; `workCounters()` makes one that can be read. Must not throw. */
@@ -175,6 +176,9 @@ function checkOptions(options: WorkerOptions): void {
     lease,
     grace,
     stallMs,
+    retention,
+    onSettled,
+    onMetric,
   }: { readonly [name in keyof WorkerOptions]?: unknown } = options;
   if (!Array.isArray(works) || works.length === 0 || !works.every(isDefinition))
     throw refusal(["works"], "is no array of one or more that defineWork has given");
@@ -191,6 +195,10 @@ function checkOptions(options: WorkerOptions): void {
     throw refusal(["grace"], "is no bigint of microseconds from none to seven days: use seconds()");
   if (given(stallMs) && !(typeof stallMs === "number" && Number.isFinite(stallMs) && stallMs > 0))
     throw refusal(["stallMs"], "is no finite number of milliseconds above 0");
+  if (given(retention) && !(typeof retention === "string" && /^[^\0]{1,128}$/s.test(retention)))
+    throw refusal(["retention"], "is no name of 1 to 128 characters");
+  for (const [name, hear] of Object.entries({ onSettled, onMetric }))
+    if (given(hear) && typeof hear !== "function") throw refusal([name], "is no function");
 }
 
 function isWithin(value: unknown, least: number, most: number): boolean {

@@ -4,7 +4,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { isHoldfastError } from "../../src/core/errors.ts";
 import { brandId, type IncarnationId, uuidv7 } from "../../src/core/ids.ts";
 import { seconds } from "../../src/core/time.ts";
-import { defineWork } from "../../src/work/define.ts";
+import { defineWork, WorkFailure } from "../../src/work/define.ts";
 import { openWork, submit, submitAll } from "../../src/work/open.ts";
 import { openedWork } from "../../src/work/opened.ts";
 import { legacy } from "../../src/work/policy.ts";
@@ -328,7 +328,7 @@ test("W5: what the database refuses to settle is renewed no longer, and goes to 
     policy: legacy(),
     async run(_, { id }) {
       await stand.ask("delete from holdfast.work_items where work_id = $1", [id]);
-      throw new Error("no");
+      throw new WorkFailure("no", "no");
     },
   });
   await stand.work.register(fail);
