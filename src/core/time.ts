@@ -14,8 +14,9 @@ export function seconds(value: number): Microseconds {
   const whole = Math.trunc(value);
   const fraction = (value - whole) * 1_000_000;
   const rest = Math.round(fraction);
-  // What a binary fraction makes of six decimal digits is off by much less than this.
-  if (!Number.isFinite(value) || Math.abs(fraction - rest) > 1e-3 * Math.max(1, Math.abs(whole) / 1_000_000))
+  // What a binary fraction makes of six decimal digits, or of a sum of some, is off by no more than this.
+  const off = 4 * Number.EPSILON * Math.max(1, Math.abs(value)) * 1_000_000;
+  if (!Number.isFinite(value) || Math.abs(fraction - rest) > off)
     throw new RangeError(`not a whole number of microseconds: ${value} s`);
   return microseconds(BigInt(whole) * 1_000_000n + BigInt(rest));
 }

@@ -9,6 +9,7 @@ import { instant, seconds } from "../core/time.ts";
 import { type ErrorCode } from "../wire/errors.ts";
 import { defineWork } from "./define.ts";
 import { openWork, submit, submitAll } from "./open.ts";
+import { lastInstant } from "./plan.ts";
 import { deadlineOnly, legacy, planned } from "./policy.ts";
 import { listVersions, registerVersion, retireVersion } from "./version.store.ts";
 import { suspendWork } from "./work.store.ts";
@@ -187,6 +188,22 @@ const says =
     assert.match(error.detail, words);
     return true;
   };
+
+test("W2: who submits by a definition of another policy than the registered one is told what that one wants", async (t) => {
+  const { work, ask } = await workStand(t);
+  const of = (name: string, policy: typeof note.policy) =>
+    defineWork<unknown, null>({ name, version: "1", safety: "idempotent", policy, run: () => null });
+  await work.register(of("free", legacy()), of("bound", deadlineOnly()));
+  await assert.rejects(
+    submit(work, of("free", deadlineOnly()), 1, { deadline: lastInstant }),
+    says(/^this version of the work is registered without a deadline, and takes none$/),
+  );
+  await assert.rejects(
+    submit(work, of("bound", legacy()), 1),
+    says(/^this version of the work is registered with a deadline: each submission has to name one$/),
+  );
+  assert.deepEqual(await ask("select from holdfast.work_items"), []);
+});
 
 test("W9: an input that can't be kept as it is is refused with a code and its place, and nothing of the call is stored", async (t) => {
   const { work, ask } = await workStand(t);

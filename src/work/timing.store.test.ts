@@ -339,7 +339,8 @@ test("W10: what is finer than a microsecond is refused and never rounded", () =>
     [seconds(0.000001), seconds(86_400.123456), seconds(0.1 + 0.2)],
     [1n, 86_400_123_456n, 300_000n],
   );
-  for (const finer of [0.0000005, 1.0000005, 86_400.1234565, Number.NaN, Number.POSITIVE_INFINITY])
+  const tooFine = [1e-9, 0.0000005, 1.0000005, 86_400.000000001, 86_400.1234565];
+  for (const finer of [...tooFine, Number.NaN, Number.POSITIVE_INFINITY])
     assert.throws(() => seconds(finer), RangeError);
 });
 

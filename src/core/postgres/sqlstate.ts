@@ -68,6 +68,14 @@ const byConstraint: Readonly<Record<string, ErrorCode>> = {
   work_proofs_pkey: "conflict",
 };
 
+/** Where the server's words name a constraint, and the caller needs to know what is wanted. */
+const wordsByConstraint: Readonly<Record<string, string>> = {
+  work_items_legacy_has_no_timing:
+    "this version of the work is registered without a deadline, and takes none",
+  work_items_plan_or_deadline:
+    "this version of the work is registered with a deadline: each submission has to name one",
+};
+
 const retryable = new Set(["40001", "40P01"]);
 /** A drain lasts for minutes: whoever is refused needn't ask each second. */
 const drainRetrySeconds = 30;
@@ -166,7 +174,8 @@ export function translate(error: unknown): unknown {
     bySqlstate[error.code] ?? (error.constraint === undefined ? undefined : byConstraint[error.constraint]);
   if (code !== undefined) {
     const again = code === "draining" ? { retryAfterSeconds: drainRetrySeconds } : {};
-    return new HoldfastError(code, error.message, { cause: error, ...again });
+    const words = wordsByConstraint[error.constraint ?? ""] ?? error.message;
+    return new HoldfastError(code, words, { cause: error, ...again });
   }
   if (isReadOnly(error)) return readOnlyServer(error);
   if (retryable.has(error.code) || unavailable.test(error.code)) {
