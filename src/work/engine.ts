@@ -10,6 +10,7 @@ import { isUnknown, keepLate } from "./late.ts";
 import { lookMax, openLines, takeNoneMs } from "./lines.ts";
 import { halves, type LostTurn, readLost } from "./lost-turn.ts";
 import { pacing } from "./pacing.ts";
+import { Permits } from "./permits.ts";
 import { openReconciling } from "./reconciling.ts";
 import { tally } from "./tally.ts";
 import {
@@ -82,8 +83,7 @@ export function startEngine(options: EngineOptions): Engine {
   });
   /** Until the next try, while the database does not answer: longer each time. */
   let [turnPauseMs, claimPauseMs] = [retryFirstMs, retryFirstMs];
-  /** The epochs of all open permits that this engine knows of or has asked for: no two have the same. */
-  const permits = new Set<bigint>();
+  const permits = new Permits();
   /** Turns that take and have no answer yet. What they took is in `permits` when they have. */
   const taking = new Set<Promise<unknown>>();
   /** Turns that took and whose answers were lost. Until that is read back, none takes: it would be taken for theirs. */
@@ -211,11 +211,15 @@ export function startEngine(options: EngineOptions): Engine {
   }
 
   async function attend({ lost, toReconcile }: Claims): Promise<void> {
+    const recover = async (items: readonly Claimed[]) => {
+      await recoverWork(db, items);
+      for (const { epoch } of items) permits.delete(epoch);
+    };
     if (lost.length > 0) {
-      await recoverWork(db, lost).catch(async () => {
+      await recover(lost).catch(async () => {
         // One that can't be decided must not keep the others waiting.
         for (const item of lost) {
-          await recoverWork(db, [item]).catch((error: unknown) =>
+          await recover([item]).catch((error: unknown) =>
             options.onError(error, "lost work could not be recovered"),
           );
         }
@@ -458,7 +462,7 @@ export function startEngine(options: EngineOptions): Engine {
   /** Nothing more can be said of it. No longer renewed, it goes where an open permit goes. */
   function leave({ item, kept }: Pick<Finished, "item" | "kept">, what: string | null): void {
     if (what !== null) options.onSettled?.(nameOf(item), what);
-    permits.delete(item.epoch);
+    permits.leave(item.epoch);
     kept?.drop();
   }
 

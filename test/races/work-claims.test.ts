@@ -408,6 +408,52 @@ test("W5: what a turn took whose answer comes late is not given back for another
   assert.deepEqual([new Set(ran).size, ran.length], [all.length, all.length]);
 });
 
+test("W5 W11: what was left unknown is no permit that nobody has used, when the answer to a later turn is lost", async (t) => {
+  const { ask, worker, work, open } = await workStand(t);
+  const ran: string[] = [];
+  const call = defineWork<string, void>({
+    name: "call",
+    version: "1",
+    safety: "manual_resolution",
+    policy: legacy({ initial: seconds(0) }),
+    run(input) {
+      ran.push(input);
+      if (input === "breaks") throw new Error("the connection broke");
+    },
+  });
+  await work.register(call);
+  const shaky = await open("shaky");
+  const pool = shaky.db.pools.of("worker");
+  const query = pool.query.bind(pool) as (asked: Asked) => Promise<unknown>;
+  let losing = false;
+  const known: string[] = [];
+  Object.assign(pool, {
+    async query(asked: Asked) {
+      if (asked.name === "turn.takenWork") known.push(String(asked.values?.at(-1)));
+      const answer = await query(asked);
+      if (!losing || asked.name !== "turn.turnWork" || takes(asked) === 0) return answer;
+      losing = false;
+      throw Object.assign(new Error("the answer was lost"), { code: "ECONNRESET" });
+    },
+  });
+  const settled: string[] = [];
+  await worker({ works: [call], concurrency: 10, onSettled: (_, what) => settled.push(what) }, shaky);
+  await submit(work, call, "breaks");
+  await until("it is unknown", () => settled.includes("unknown"));
+  const [left] = await ask<{ epoch: string }>("select epoch::text from holdfast.leases_work");
+  losing = true;
+  await submitAll(
+    work,
+    call,
+    Array.from({ length: 100 }, (_, n) => ({ input: `n${n}` })),
+  );
+  await until("all others have run", () => settled.filter((what) => what === "finished").length === 100);
+  assert.equal(losing, false);
+  assert.ok(known.length > 0);
+  for (const epochs of known) assert.ok(epochs.split(/[^0-9]+/).includes(left?.epoch ?? ""), epochs);
+  assert.deepEqual([new Set(ran).size, ran.length], [101, 101]);
+});
+
 test("W5: a connection that is lost during a turn loses nothing: what was settled is settled once", async (t) => {
   const { database, ask, worker, work } = await workStand(t);
   await work.register(noop);
