@@ -49,7 +49,7 @@ const [claimMax, turnMax] = [500, 500];
 const turnsMax = 2;
 /** Two small turns cost the database more than one: each has its own commit, and its change. */
 const besideMin = 128;
-/** From so many on, items that wait for a permit each are taken by one turn while another settles more than these. */
+/** Of items that wait for a permit each: so many are taken by a turn that settles none, and more than these settled. */
 const [apartMin, settleMin] = [8, 24];
 /** Code that never pauses keeps the event loop no longer than this. */
 const unbrokenMs = 10;

@@ -7,8 +7,10 @@ import { kept, valueBytesMax } from "./value.ts";
 
 const resultAt = ["result"] as const;
 
+const leftUnknown = "is unknown, since only a WorkFailure says that nothing happened";
+
 /** What is wrong with a result, for whoever runs the worker. */
-export type OnFault = (error: unknown, what: "could not be stored" | "is unknown") => void;
+export type OnFault = (error: unknown, what: "could not be stored" | typeof leftUnknown) => void;
 
 /**
  * Calls the code of one attempt. What it throws is its failure, or leaves it unknown, as its safety has it: this never
@@ -20,16 +22,17 @@ export function handle(
   signals: () => readonly AbortSignal[],
   onFault: OnFault,
 ): Outcome | Promise<Outcome> {
-  const thrown = (error: unknown) => failure(error, work.safety, onFault);
   let result: unknown;
   try {
     result = work.run(item.input, new Context(item, signals));
   } catch (error) {
-    return thrown(error);
+    return failure(error, work.safety, onFault);
   }
-  return isPromise(result)
-    ? Promise.resolve(result).then((value) => success(value, onFault), thrown)
-    : success(result, onFault);
+  if (!isPromise(result)) return success(result, onFault);
+  return Promise.resolve(result).then(
+    (value) => success(value, onFault),
+    (error: unknown) => failure(error, work.safety, onFault),
+  );
 }
 
 /** What most code never asks for is made when it does. */
@@ -94,7 +97,7 @@ function failure(error: unknown, safety: EffectSafety, onFault: OnFault): Outcom
     return { type: "failed", code: named(error.code), message, final: !error.retry };
   }
   if (!failsByThrowing[safety]) {
-    onFault(error, "is unknown");
+    onFault(error, leftUnknown);
     return { type: "failed", code: "handler_failed", message, final: false, unknown: true };
   }
   // Input that does not fit its schema will not fit the next time either.
